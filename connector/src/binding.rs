@@ -1,0 +1,319 @@
+//! The binding: one strict JSON file, read once, at start.
+//!
+//! It says who may talk to Sage here, within which limits, with which engine, and where the executor
+//! listens. It holds nothing of git: roots, remotes and tokens are the executor's configuration, which
+//! this program cannot read. Anything unexpected refuses the start and names the key, because a
+//! misread limit or allowlist is worse than no start.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use serde::Deserialize;
+
+/// The longest binding that is read, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Binding {
+    /// Names this binding; its data is in `<dataRoot>/<name>`.
+    pub name: String,
+    /// The folder for everything this program writes. Absolute.
+    pub data_root: PathBuf,
+    /// Where the executor is.
+    pub executor: ExecutorRef,
+    /// What thinks.
+    pub engine: EngineConfig,
+    /// Limits on turns.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Who talks at the terminal.
+    pub terminal: Terminal,
+}
+
+/// Where the executor is.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ExecutorRef {
+    /// Its Unix socket. Absolute.
+    pub socket: PathBuf,
+}
+
+/// What thinks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct EngineConfig {
+    /// Which engine.
+    pub kind: EngineKind,
+}
+
+/// The engines there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum EngineKind {
+    /// Fixed phrases; no model and no network.
+    Rules,
+}
+
+/// Who talks at the terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Terminal {
+    /// The person's role name. The executor lists who this program may speak for.
+    pub requester: String,
+}
+
+/// Limits on turns.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub struct Limits {
+    /// Turns that are admitted in one day, by UTC.
+    pub turns_per_day: u32,
+    /// How long one turn may take, in seconds.
+    pub turn_timeout_seconds: u64,
+    /// Tool calls in one turn. The executor has its own limit; the lower one counts.
+    pub max_calls_per_turn: u32,
+    /// The longest message, in characters.
+    pub max_message_chars: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            turns_per_day: 200,
+            turn_timeout_seconds: 180,
+            max_calls_per_turn: 24,
+            max_message_chars: 4000,
+        }
+    }
+}
+
+impl Limits {
+    /// How long one turn may take.
+    #[must_use]
+    pub fn turn_timeout(&self) -> Duration {
+        Duration::from_secs(self.turn_timeout_seconds)
+    }
+}
+
+/// Why a binding is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum BindingError {
+    /// The file cannot be read.
+    #[error("cannot read the binding {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a private regular file of ours.
+    #[error("the binding {path} {problem}; {fix}")]
+    NotPrivate {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        fix: String,
+    },
+    /// A key is unknown, missing, or of the wrong type or value.
+    #[error("the binding {path} is not valid at `{key}`: {reason}")]
+    Invalid {
+        /// The file.
+        path: String,
+        /// The key's path.
+        key: String,
+        /// What is wrong and what to write instead.
+        reason: String,
+    },
+}
+
+impl Binding {
+    /// Reads and checks a binding.
+    ///
+    /// # Errors
+    /// See [`BindingError`]; nothing was opened but the file itself.
+    pub fn load(path: &Path) -> Result<Self, BindingError> {
+        let shown = path.display().to_string();
+        let read = |source| BindingError::Read { path: shown.clone(), source };
+        // Without O_NONBLOCK a FIFO in the file's place would hang the start.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlag::O_NONBLOCK.bits())
+            .open(path)
+            .map_err(read)?;
+        check_private(&file, &shown)?;
+        let mut text = String::new();
+        file.take(MAX_BYTES).read_to_string(&mut text).map_err(read)?;
+        Self::parse(&text, &shown)
+    }
+
+    /// The folder of this binding's data.
+    #[must_use]
+    pub fn folder(&self) -> PathBuf {
+        self.data_root.join(&self.name)
+    }
+
+    fn parse(text: &str, path: &str) -> Result<Self, BindingError> {
+        let mut json = serde_json::Deserializer::from_str(text);
+        let invalid = |key: String, reason: String| BindingError::Invalid {
+            path: path.to_owned(),
+            key,
+            reason,
+        };
+        let binding: Self = serde_path_to_error::deserialize(&mut json)
+            .map_err(|error| invalid(error.path().to_string(), error.inner().to_string()))?;
+        json.end().map_err(|error| invalid(".".to_owned(), error.to_string()))?;
+        match binding.first_problem() {
+            Some((key, reason)) => Err(invalid(key.to_owned(), reason.to_owned())),
+            None => Ok(binding),
+        }
+    }
+
+    fn first_problem(&self) -> Option<(&'static str, &'static str)> {
+        let name_fits = (1..=32).contains(&self.name.len())
+            && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        let checks = [
+            (name_fits, "name", "write 1 to 32 lower-case letters, digits and `-`"),
+            (self.data_root.is_absolute(), "dataRoot", "write an absolute path"),
+            (self.executor.socket.is_absolute(), "executor.socket", "write an absolute path"),
+            (self.limits.turns_per_day > 0, "limits.turnsPerDay", "write at least 1"),
+            (
+                (1..=86_400).contains(&self.limits.turn_timeout_seconds),
+                "limits.turnTimeoutSeconds",
+                "write 1 to 86400",
+            ),
+            (self.limits.max_calls_per_turn > 0, "limits.maxCallsPerTurn", "write at least 1"),
+            (self.limits.max_message_chars > 0, "limits.maxMessageChars", "write at least 1"),
+            (
+                !self.terminal.requester.trim().is_empty(),
+                "terminal.requester",
+                "nobody may talk here; write a role name that the executor lists, like \"Owner\"",
+            ),
+        ];
+        checks.into_iter().find(|(holds, _, _)| !holds).map(|(_, key, reason)| (key, reason))
+    }
+}
+
+fn check_private(file: &File, path: &str) -> Result<(), BindingError> {
+    let meta =
+        file.metadata().map_err(|source| BindingError::Read { path: path.to_owned(), source })?;
+    let mode = meta.mode() & 0o7777;
+    let owner = nix::unistd::geteuid().as_raw();
+    let (problem, fix) = if !meta.is_file() {
+        ("is not a regular file".to_owned(), "name the file itself".to_owned())
+    } else if mode != 0o600 {
+        (format!("has mode {mode:04o}"), format!("run: chmod 600 {path}"))
+    } else if meta.uid() != owner {
+        (format!("belongs to user {}", meta.uid()), format!("run: chown {owner} {path}"))
+    } else {
+        return Ok(());
+    };
+    Err(BindingError::NotPrivate { path: path.to_owned(), problem, fix })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use serde_json::{Value, json};
+
+    use super::{Binding, BindingError, Limits};
+
+    fn good() -> Value {
+        json!({
+            "name": "sage",
+            "dataRoot": "/var/lib/sage",
+            "executor": {"socket": "/run/sage/executor.sock"},
+            "engine": {"kind": "rules"},
+            "terminal": {"requester": "Owner"},
+        })
+    }
+
+    fn parse(value: &Value) -> Result<Binding, BindingError> {
+        Binding::parse(&value.to_string(), "b.json")
+    }
+
+    /// The good binding with one place changed; null takes the key away.
+    fn with(pointer: &str, value: Value) -> Value {
+        let mut binding = good();
+        let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
+        let place = binding.pointer_mut(parent).and_then(Value::as_object_mut).expect("it exists");
+        if value.is_null() {
+            place.remove(key);
+        } else {
+            place.insert(key.to_owned(), value);
+        }
+        binding
+    }
+
+    #[test]
+    fn limits_have_defaults() {
+        let binding = parse(&good()).expect("it is good");
+        assert_eq!(binding.limits, Limits::default());
+        assert_eq!(binding.folder(), std::path::Path::new("/var/lib/sage/sage"));
+    }
+
+    #[test]
+    fn every_mistake_is_named_by_its_key() {
+        let cases = [
+            ("/nam", json!("x"), "nam"),
+            ("/git", json!({}), "git"),
+            ("/name", Value::Null, "name"),
+            ("/name", json!("../up"), "name"),
+            ("/name", json!(""), "name"),
+            ("/dataRoot", json!("relative"), "dataRoot"),
+            ("/executor/socket", json!(7), "executor.socket"),
+            ("/executor/socket", json!("relative"), "executor.socket"),
+            ("/executor/path", json!("/x"), "executor.path"),
+            ("/engine/kind", json!("oracle"), "engine.kind"),
+            ("/engine/model", json!("x"), "engine.model"),
+            ("/limits", json!({"turnsPerDay": "many"}), "limits.turnsPerDay"),
+            ("/limits", json!({"turnsPerDay": -1}), "limits.turnsPerDay"),
+            ("/limits", json!({"turnsPerDay": 0}), "limits.turnsPerDay"),
+            ("/limits", json!({"turnTimeoutSeconds": 0}), "limits.turnTimeoutSeconds"),
+            ("/limits", json!({"maxCallsPerTurn": 0}), "limits.maxCallsPerTurn"),
+            ("/limits", json!({"maxMessageChars": 0}), "limits.maxMessageChars"),
+            ("/limits", json!({"turns_per_day": 1}), "limits.turns_per_day"),
+            ("/terminal/requester", json!(" "), "terminal.requester"),
+            ("/terminal/requester", Value::Null, "requester"),
+        ];
+        for (pointer, value, key) in cases {
+            let text = match parse(&with(pointer, value.clone())) {
+                Err(error @ BindingError::Invalid { .. }) => error.to_string(),
+                other => panic!("{pointer} = {value}: {other:?}"),
+            };
+            assert!(text.contains(key), "{pointer} = {value}: {text}");
+        }
+    }
+
+    #[test]
+    fn text_after_the_binding_is_refused() {
+        assert!(Binding::parse(&format!("{} {{}}", good()), "b.json").is_err());
+    }
+
+    #[test]
+    fn only_a_private_regular_file_is_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("b.json");
+        std::fs::write(&path, good().to_string()).expect("written");
+        for (mode, accepted) in [(0o644, false), (0o400, false), (0o660, false), (0o600, true)] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("chmod");
+            match Binding::load(&path) {
+                Ok(_) => assert!(accepted, "{mode:o}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!accepted && text.contains("chmod 600"), "{mode:o}: {text}");
+                }
+            }
+        }
+        let error = Binding::load(folder.path()).expect_err("a folder is no binding").to_string();
+        assert!(error.contains("regular file"), "{error}");
+    }
+}

@@ -1,0 +1,159 @@
+//! The commands, and what their exit codes mean: 0 done, 1 failed, 2 called wrongly or a bad binding.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use crate::binding::{Binding, BindingError, EngineKind};
+use crate::clock::{Clock, SystemClock};
+use crate::demo;
+use crate::engine::rules::Rules;
+use crate::history;
+use crate::journal::Journal;
+use crate::lock::Lock;
+use crate::terminal::{self, Console};
+use crate::tools::Tools;
+use crate::turn::Seat;
+
+/// Sage's conversation: brings messages to an engine, its tool calls to the executor, and answers
+/// back.
+#[derive(Debug, Parser)]
+#[command(name = "sage-connector", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Talk to Sage in this terminal.
+    ///
+    /// A message is one line; a line that ends in a backslash goes on in the next one. Ctrl-C stops
+    /// what is going on, Ctrl-D ends.
+    Chat(BindingArg),
+    /// See it work: a throw-away repository and remote, a confined executor, and a conversation.
+    Demo(demo::Options),
+    /// List the last turns, oldest first.
+    Turns {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// How many.
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        limit: usize,
+        /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one turn: what was called, what came of it, what was said.
+    Show {
+        /// The turn's id.
+        turn: String,
+        #[command(flatten)]
+        binding: BindingArg,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct BindingArg {
+    /// The binding: who may talk, limits, engine, and the executor's socket.
+    #[arg(long, value_name = "FILE")]
+    binding: PathBuf,
+}
+
+/// Runs the command that the arguments name.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| "connector=info,warn".into()),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    match dispatch(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            let text = crate::render::printable(&format!("{error:#}"));
+            // When standard error is gone there is nobody left to tell.
+            let _ = writeln!(std::io::stderr(), "sage-connector: {text}");
+            ExitCode::from(if error.is::<BindingError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Chat(BindingArg { binding }) => runtime()?.block_on(chat(&binding))?,
+        Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
+        Command::Turns { binding, limit, json } => {
+            print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;
+        }
+        Command::Show { turn, binding, json } => {
+            print(&history::show(&Binding::load(&binding.binding)?.folder(), &turn, json)?)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One thread: one turn goes on at a time, and the journal blocks it on purpose.
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")
+}
+
+fn print(text: &str) -> Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+async fn chat(path: &Path) -> Result<()> {
+    let binding = Binding::load(path)?;
+    let mut seat = take_seat(&binding)?;
+    let shown = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let mut console = Console::new(
+        terminal::lines_of(std::io::BufReader::new(std::io::stdin())),
+        terminal::interrupts().context("cannot take over the signals")?,
+        std::io::stdout(),
+        shown.then_some("> "),
+    );
+    terminal::chat(&mut seat, &binding.terminal.requester, &mut console).await?;
+    Ok(())
+}
+
+/// Takes the binding's folder for this process and brings its journal in order.
+pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<Rules>> {
+    let mut journal = Journal::open(Lock::take(&binding.folder())?)?;
+    for torn in journal.damage() {
+        tracing::warn!("{torn}");
+    }
+    for id in journal.recover(SystemClock.now())? {
+        tracing::warn!(turn = %id, "this turn was interrupted; it has its record and is not repeated");
+    }
+    let engine = match binding.engine.kind {
+        EngineKind::Rules => Rules,
+    };
+    Ok(Seat {
+        journal,
+        engine,
+        tools: Tools::new(binding.executor.socket.clone()),
+        limits: binding.limits.clone(),
+        clock: Box::new(SystemClock),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_commands_are_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,84 @@
+//! The way out: what is said back, and what became of it.
+//!
+//! The turn decides what to say and journals the intent; a [`Delivery`] is the transport's one job of
+//! saying it. It never retries by itself and never invents text.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::MessageId;
+
+/// A transport's way of answering one message.
+pub trait Delivery: Send {
+    /// Cuts a text into what the transport can send at once.
+    fn split(&self, text: &str) -> Vec<String> {
+        vec![text.to_owned()]
+    }
+
+    /// Sends one part, once, and says what became of it.
+    fn send(&mut self, part: &Part) -> impl Future<Output = Sent> + Send;
+}
+
+/// What kind of thing is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// The engine's answer.
+    Reply,
+    /// The fixed line of a turn that failed.
+    Failed,
+    /// The fixed line for a message that is too long.
+    TooLong,
+    /// The fixed line, once a day, when the day's turns are used up.
+    OverCeiling,
+}
+
+/// One thing to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Names this part for as long as the journal lasts. The same one is never sent for two texts.
+    pub nonce: String,
+    /// What kind of thing it is.
+    pub kind: Kind,
+    /// The text.
+    pub text: String,
+}
+
+impl Part {
+    /// The parts of an answer: `<message id>-1`, `<message id>-2`, …
+    pub(crate) fn of_reply(id: &MessageId, texts: Vec<String>) -> Vec<Self> {
+        texts
+            .into_iter()
+            .zip(1..)
+            .map(|(text, n)| Self { nonce: format!("{id}-{n}"), kind: Kind::Reply, text })
+            .collect()
+    }
+
+    /// A fixed line: the nonce ends in a letter, so that it can never be taken for an answer's.
+    pub(crate) fn fixed(id: &MessageId, kind: Kind, text: String) -> Self {
+        let letter = match kind {
+            Kind::Failed => "f",
+            Kind::TooLong => "b",
+            Kind::OverCeiling => "c",
+            Kind::Reply => "r",
+        };
+        Self { nonce: format!("{id}-{letter}"), kind, text }
+    }
+}
+
+/// What became of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum Sent {
+    /// It arrived.
+    Confirmed,
+    /// It did not arrive, and will not.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It may have arrived.
+    Unknown {
+        /// What is known.
+        reason: String,
+    },
+}

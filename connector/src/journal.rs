@@ -1,0 +1,441 @@
+//! The journal: what makes a restart harmless.
+//!
+//! Everything is written here before it acts, so that after a crash at any point no message is
+//! answered twice, none that was accepted is forgotten, and the day's ceiling is still right.
+//!
+//! | File              | One line, or file, for                        | Written                      |
+//! |-------------------|-----------------------------------------------|------------------------------|
+//! | `inbox.jsonl`     | every accepted message                        | before anything else         |
+//! | `drops.jsonl`     | every accepted message that gets no turn      | before its fixed line is sent|
+//! | `admissions.jsonl`| every turn                                    | before the engine runs       |
+//! | `turns/<id>.json` | every turn that ended; write-once             | before its answer is sent    |
+//! | `outbox.jsonl`    | every intent to say something, and its result | before and after sending     |
+//!
+//! What survives: a line or record whose writing returned is on disk, also after a power cut. One
+//! whose writing did not return is there whole, in part (a line only; see [`Damage`]), or not at all,
+//! and nothing had acted on it. A record is complete or absent, never partial.
+//!
+//! [`Journal::recover`] gives every accepted message that has neither a drop line nor a record an
+//! `interrupted` record. Nothing is replayed: what such a turn had already done stands.
+//!
+//! Writing blocks the thread on purpose; nothing may go on before it is durable. The texts of
+//! messages are not kept, only their digests.
+
+mod lines;
+
+mod store;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::Offset;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::binding::Limits;
+use crate::delivery::{Kind, Part, Sent};
+use crate::lock::Lock;
+use crate::message::{Incoming, MessageId};
+use crate::record::{RECORD_VERSION, Source, TextDigest, TurnOutcome, TurnRecord};
+pub use lines::Damage;
+use lines::Lines;
+pub use store::{Stored, read_record, stored};
+
+/// Where the records of turns are, in the binding's folder.
+pub const TURNS: &str = "turns";
+/// What was said back, in the binding's folder.
+pub const OUTBOX: &str = "outbox.jsonl";
+
+/// The journal of one binding, open for writing by this process alone.
+#[derive(Debug)]
+pub struct Journal {
+    inbox: Lines,
+    drops: Lines,
+    admissions: Lines,
+    outbox: Lines,
+    turns: PathBuf,
+    known: HashSet<IdDigest>,
+    /// Accepted, with no drop line and no record: in hand, or interrupted by a crash.
+    open: HashMap<MessageId, Pending>,
+    admitted: BTreeMap<Date, u32>,
+    last_told: Option<Date>,
+    damage: Vec<Damage>,
+    _lock: Lock,
+}
+
+/// Why the journal cannot be used. Nothing may act then.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The system said no.
+    #[error("cannot write the journal at {path}: {source}; nothing was done without it")]
+    Io {
+        /// The file or folder.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A turn has its record already.
+    #[error("the turn {0} already has its record; records are written once")]
+    AlreadyRecorded(MessageId),
+}
+
+/// 128 bits of SHA-256: the ids of years fit in memory, and two do not meet by chance.
+type IdDigest = [u8; 16];
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InboxLine {
+    id: MessageId,
+    at: Timestamp,
+    #[serde(flatten)]
+    source: Source,
+    text: TextDigest,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DropLine {
+    id: MessageId,
+    at: Timestamp,
+    reason: DropReason,
+    /// Whether a fixed line is sent for it.
+    told: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AdmissionLine {
+    id: MessageId,
+    at: Timestamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OutboxLine {
+    pub(crate) nonce: String,
+    pub(crate) at: Timestamp,
+    #[serde(flatten)]
+    pub(crate) entry: OutboxEntry,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", untagged)]
+pub(crate) enum OutboxEntry {
+    Result(Sent),
+    Intent { intent: Kind, text: TextDigest },
+}
+
+#[derive(Debug)]
+struct Pending {
+    source: Source,
+    received: Timestamp,
+    admitted: bool,
+}
+
+/// Why an accepted message gets no turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DropReason {
+    /// It is longer than a message may be.
+    TooLong,
+    /// The day's turns are used up.
+    OverCeiling,
+}
+
+/// A message that is in the inbox and was never there before. Only the journal makes one.
+#[derive(Debug)]
+#[must_use]
+pub struct Accepted {
+    incoming: Incoming,
+    received: Timestamp,
+    since: Instant,
+}
+
+/// A message whose turn is in the admissions, and may begin. Only the journal makes one.
+#[derive(Debug)]
+#[must_use]
+pub struct Admitted(Accepted);
+
+impl Admitted {
+    /// The message.
+    #[must_use]
+    pub fn incoming(&self) -> &Incoming {
+        &self.0.incoming
+    }
+
+    /// When it was accepted.
+    #[must_use]
+    pub fn received(&self) -> Timestamp {
+        self.0.received
+    }
+
+    /// When it was accepted, by the monotonic clock.
+    #[must_use]
+    pub fn since(&self) -> Instant {
+        self.0.since
+    }
+}
+
+/// A message that gets no turn, and has its drop line.
+#[derive(Debug)]
+#[must_use]
+pub struct Dropped {
+    /// The message's id.
+    pub id: MessageId,
+    /// Why.
+    pub reason: DropReason,
+    /// Whether to say so: a ceiling is told of once a day.
+    pub tell: bool,
+}
+
+/// Whether a message gets a turn.
+#[derive(Debug)]
+#[must_use]
+pub enum Admission {
+    /// It does.
+    Admitted(Admitted),
+    /// It does not.
+    Dropped(Dropped),
+}
+
+/// A turn whose record is on disk: now, and only now, its answer may be sent.
+#[derive(Debug)]
+#[must_use]
+pub struct Recorded(());
+
+/// An intent that is on disk: now its part may be sent, once.
+#[derive(Debug)]
+#[must_use]
+pub struct Intended {
+    nonce: String,
+}
+
+impl Journal {
+    /// Opens the journal in a folder that this process holds.
+    ///
+    /// # Errors
+    /// When a file cannot be read or made.
+    pub fn open(lock: Lock) -> Result<Self, JournalError> {
+        let folder = lock.folder().to_owned();
+        let turns = folder.join(TURNS);
+        let ended: HashSet<MessageId> = store::prepare(&turns)?.into_iter().collect();
+        let (mut damage, mut dropped, mut last_told) = (Vec::new(), HashSet::new(), None);
+        let drops = Lines::open(&folder.join("drops.jsonl"), &mut damage, |line: DropLine| {
+            if line.told && line.reason == DropReason::OverCeiling {
+                last_told = last_told.max(Some(day(line.at)));
+            }
+            dropped.insert(line.id);
+        })?;
+        let (mut known, mut open) = (HashSet::new(), HashMap::new());
+        let inbox = Lines::open(&folder.join("inbox.jsonl"), &mut damage, |line: InboxLine| {
+            known.insert(digest(&line.id));
+            if !ended.contains(&line.id) && !dropped.contains(&line.id) {
+                let (source, received) = (line.source, line.at);
+                open.insert(line.id, Pending { source, received, admitted: false });
+            }
+        })?;
+        let mut admitted = BTreeMap::new();
+        let path = folder.join("admissions.jsonl");
+        let admissions = Lines::open(&path, &mut damage, |line: AdmissionLine| {
+            *admitted.entry(day(line.at)).or_insert(0) += 1;
+            if let Some(pending) = open.get_mut(&line.id) {
+                pending.admitted = true;
+            }
+        })?;
+        let outbox = Lines::open(&folder.join(OUTBOX), &mut damage, |_: OutboxLine| {})?;
+        store::sync_folder(&folder)?;
+        Ok(Self {
+            inbox,
+            drops,
+            admissions,
+            outbox,
+            turns,
+            known,
+            open,
+            admitted,
+            last_told,
+            damage,
+            _lock: lock,
+        })
+    }
+
+    /// Lines that were found torn when the journal was opened.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Gives every message that a crash left without an end its `interrupted` record. Called once,
+    /// before the first message.
+    ///
+    /// # Errors
+    /// When a record cannot be written.
+    pub fn recover(&mut self, now: Timestamp) -> Result<Vec<MessageId>, JournalError> {
+        let mut left: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        left.sort_by(|(a, one), (b, other)| (one.received, a).cmp(&(other.received, b)));
+        let mut ids = Vec::with_capacity(left.len());
+        for (id, Pending { source, received, admitted }) in left {
+            store::write_once(
+                &self.turns,
+                &TurnRecord {
+                    version: RECORD_VERSION,
+                    id: id.clone(),
+                    source,
+                    received,
+                    finished: now,
+                    latency_ms: None,
+                    engine: None,
+                    envelope: None,
+                    outcome: TurnOutcome::Interrupted { admitted },
+                    calls: Vec::new(),
+                    deliveries: Vec::new(),
+                    usage: None,
+                },
+            )?;
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// Takes a message into the inbox; `None` for one that is there already.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub fn accept(
+        &mut self,
+        incoming: Incoming,
+        now: Timestamp,
+    ) -> Result<Option<Accepted>, JournalError> {
+        if !self.known.insert(digest(&incoming.id)) {
+            return Ok(None);
+        }
+        let source = source(&incoming);
+        let line = InboxLine {
+            id: incoming.id.clone(),
+            at: now,
+            source: source.clone(),
+            text: TextDigest::of(&incoming.text),
+        };
+        self.inbox.append(&line)?;
+        self.open.insert(line.id, Pending { source, received: now, admitted: false });
+        Ok(Some(Accepted { incoming, received: now, since: Instant::now() }))
+    }
+
+    /// Decides whether a message gets a turn, and writes that down.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub fn admit(
+        &mut self,
+        accepted: Accepted,
+        limits: &Limits,
+        now: Timestamp,
+    ) -> Result<Admission, JournalError> {
+        let today = day(now);
+        let used = self.admitted.get(&today).copied().unwrap_or(0);
+        if accepted.incoming.text.chars().count() > limits.max_message_chars {
+            return self.drop_message(accepted, DropReason::TooLong, true, now);
+        }
+        if used >= limits.turns_per_day {
+            let tell = self.last_told != Some(today);
+            self.last_told = Some(today);
+            return self.drop_message(accepted, DropReason::OverCeiling, tell, now);
+        }
+        // Counted first: a line that could not be written whole may still be there.
+        self.admitted.insert(today, used + 1);
+        let id = accepted.incoming.id.clone();
+        self.admissions.append(&AdmissionLine { id, at: now })?;
+        Ok(Admission::Admitted(Admitted(accepted)))
+    }
+
+    fn drop_message(
+        &mut self,
+        accepted: Accepted,
+        reason: DropReason,
+        told: bool,
+        now: Timestamp,
+    ) -> Result<Admission, JournalError> {
+        let id = accepted.incoming.id;
+        self.drops.append(&DropLine { id: id.clone(), at: now, reason, told })?;
+        self.open.remove(&id);
+        Ok(Admission::Dropped(Dropped { id, reason, tell: told }))
+    }
+
+    /// Writes a turn's record, which ends the turn.
+    ///
+    /// # Errors
+    /// When it cannot be written, or is there already.
+    pub fn record(
+        &mut self,
+        _admitted: Admitted,
+        record: &TurnRecord,
+    ) -> Result<Recorded, JournalError> {
+        store::write_once(&self.turns, record)?;
+        self.open.remove(&record.id);
+        Ok(Recorded(()))
+    }
+
+    /// Writes down that a part is about to be sent.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub fn intend(&mut self, part: &Part, now: Timestamp) -> Result<Intended, JournalError> {
+        let entry = OutboxEntry::Intent { intent: part.kind, text: TextDigest::of(&part.text) };
+        self.outbox.append(&OutboxLine { nonce: part.nonce.clone(), at: now, entry })?;
+        Ok(Intended { nonce: part.nonce.clone() })
+    }
+
+    /// Writes down what became of an intent.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub fn settle(
+        &mut self,
+        intended: Intended,
+        sent: Sent,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let line = OutboxLine { nonce: intended.nonce, at: now, entry: OutboxEntry::Result(sent) };
+        self.outbox.append(&line)
+    }
+}
+
+/// What a message's record says of where it came from.
+#[must_use]
+pub fn source(incoming: &Incoming) -> Source {
+    Source {
+        origin: incoming.origin,
+        requester: incoming.requester.clone(),
+        channel: incoming.channel.clone(),
+        thread: incoming.thread.clone(),
+        author: incoming.author.clone(),
+    }
+}
+
+/// Reads the outbox of a folder that another process may be writing; a torn last line is left alone.
+pub(crate) fn read_outbox(folder: &Path) -> io::Result<Vec<OutboxLine>> {
+    let text = match std::fs::read(folder.join(OUTBOX)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let lines = text.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+}
+
+fn day(at: Timestamp) -> Date {
+    Offset::UTC.to_datetime(at).date()
+}
+
+fn digest(id: &MessageId) -> IdDigest {
+    let whole = Sha256::digest(id.as_str());
+    let mut half = IdDigest::default();
+    half.copy_from_slice(&whole[..16]);
+    half
+}
+
+#[cfg(test)]
+mod tests;

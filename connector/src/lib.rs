@@ -1,0 +1,46 @@
+//! Sage's unprivileged half: it holds the conversation and nothing else.
+//!
+//! Start with [`turn::run`]: one function takes a message from the inbox to the delivered answer.
+//! Around it stand the transports that bring messages (the terminal), the engines that think, the
+//! journal that makes every step durable before it acts, and the one door to the executor.
+//!
+//! What is purposely absent: this crate has no repository, no git and no token, and it opens no file
+//! but its binding and its own data folder. Only `demo`, which plays the operator, builds a
+//! repository for the executor to work in.
+
+pub mod turn;
+
+pub mod message;
+
+pub mod journal;
+
+pub mod record;
+
+pub mod prompt;
+
+pub mod engine;
+
+pub mod tools;
+
+pub mod delivery;
+
+pub mod render;
+
+pub mod terminal;
+
+pub mod binding;
+
+pub mod lock;
+
+pub mod clock;
+
+mod history;
+
+mod demo;
+
+mod cli;
+
+pub use cli::run;
+
+#[cfg(test)]
+mod fake;

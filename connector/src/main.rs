@@ -1,0 +1,7 @@
+//! The doorway of `sage-connector`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    connector::run()
+}

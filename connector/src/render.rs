@@ -1,0 +1,156 @@
+//! Replies, refusals and faults as a person reads them.
+//!
+//! Names, paths, subjects and file texts come from the world. Every one of them passes through
+//! [`printable`] or [`one_line`], so that none can drive a terminal, hide text or pose as another
+//! line of ours. Nothing here decides or calls anything.
+
+mod git;
+
+use std::fmt::Write as _;
+
+use protocol::refusal::Outcome;
+use protocol::reply::{
+    Edited, FileList, FileText, GitAccess, OutputPage, PathText, Reply, Roots, Written,
+};
+
+pub use git::{diff, new_files};
+
+/// What became of a call.
+#[must_use]
+pub fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Reply(reply) => self::reply(reply),
+        Outcome::Refusal(no) => {
+            printable(&format!("Refused ({}): {} {}", no.code, no.message, no.hint))
+        }
+        Outcome::Fault(fault) => printable(&format!("Something broke: {}", fault.message)),
+    }
+}
+
+/// The result of a call that was done.
+#[must_use]
+pub fn reply(reply: &Reply) -> String {
+    let text = match reply {
+        Reply::Roots(roots) => self::roots(roots),
+        Reply::Files(files) => self::files(files),
+        Reply::File(file) => self::file(file),
+        Reply::Written(written) => self::written(written),
+        Reply::Edited(edited) => self::edited(edited),
+        Reply::Output(page) => output(page),
+        Reply::Status(status) => git::status(status),
+        Reply::Diff(diff) => git::diff(diff),
+        Reply::Log(log) => git::log(log),
+        Reply::Commit(commit) => git::commit(commit),
+        Reply::Branches(branches) => git::branches(branches),
+        Reply::Committed(made) => git::committed(made),
+        Reply::Pulled(pulled) => git::pulled(pulled),
+        Reply::Pushed(pushed) => git::pushed(pushed),
+    };
+    text.trim_end_matches('\n').to_owned()
+}
+
+/// Text with line ends and tabs as they are, and everything else that is not printable escaped.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    escaped(text, |c| matches!(c, '\n' | '\t'))
+}
+
+/// Text on one line: line ends and tabs are escaped too.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    escaped(text, |_| false)
+}
+
+/// Whether a character drives a terminal, ends a line, or changes how its neighbours read.
+#[must_use]
+pub fn is_unprintable(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_unprintable(c) && !kept(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// A text as lines that a diff adds.
+#[must_use]
+pub fn added_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(|line| format!("+{}", printable(line))).collect();
+    lines.join("\n")
+}
+
+fn roots(roots: &Roots) -> String {
+    if roots.roots.is_empty() {
+        return "There are no roots.".to_owned();
+    }
+    let width = roots.roots.iter().map(|root| root.name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for root in &roots.roots {
+        let access = if root.writable { "read and write" } else { "read" };
+        let git = match root.git {
+            GitAccess::None => "",
+            GitAccess::Read => "; git: read",
+            GitAccess::Write => "; git: read, commit, pull, push",
+        };
+        let vault = if root.vault { "; record protocol" } else { "" };
+        let _ = writeln!(text, "{:width$}  {access}{git}{vault}", one_line(&root.name));
+    }
+    text
+}
+
+fn files(files: &FileList) -> String {
+    let mut text = paths("", &files.untrusted_paths);
+    if text.is_empty() {
+        text.push_str("Nothing there.\n");
+    }
+    if files.truncated {
+        text.push_str("(there are more)\n");
+    }
+    text
+}
+
+fn paths(indent: &str, paths: &[PathText]) -> String {
+    paths.iter().map(|path| format!("{indent}{}\n", one_line(path.as_str()))).collect()
+}
+
+fn file(file: &FileText) -> String {
+    let mut text = printable(file.untrusted_text.as_str());
+    if file.size == 0 {
+        text.push_str("(the file is empty)");
+    }
+    if let Some(next) = file.next_offset {
+        let _ = write!(text, "\n(there is more, from byte {next} of {})", file.size);
+    }
+    text
+}
+
+fn written(written: &Written) -> String {
+    let verb = if written.created { "Created" } else { "Replaced" };
+    format!("{verb} {} ({} bytes).", one_line(&written.path), written.size)
+}
+
+fn edited(edited: &Edited) -> String {
+    let verb = if edited.written { "Edited" } else { "Would edit" };
+    let diff = printable(edited.untrusted_diff.as_str());
+    format!("{verb} {}:\n{diff}", one_line(&edited.path))
+}
+
+fn output(page: &OutputPage) -> String {
+    let mut text = printable(page.untrusted_text.as_str());
+    if let Some(next) = page.next_offset {
+        let _ = write!(text, "\n(there is more, from byte {next} of {})", page.size);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! The terminal as a transport: `sage-connector chat`.
+//!
+//! A message is one line; a line that ends in a backslash goes on in the next one. Ctrl-C stops the
+//! turn and not the program; Ctrl-D ends. Whoever can open the binding is the person it names, so
+//! there is nobody else to authorise here.
+//!
+//! Everything that is printed has its control characters escaped, whoever wrote it.
+
+use std::future::pending;
+use std::io::{self, BufRead, Write};
+
+use protocol::turn::Origin;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::clock::Clock as _;
+use crate::clock::SystemClock;
+use crate::delivery::{Delivery, Part, Sent};
+use crate::engine::Engine;
+use crate::journal::{DropReason, JournalError};
+use crate::message::{Incoming, MessageId};
+use crate::record::TurnOutcome;
+use crate::render::printable;
+use crate::turn::{self, Ended, Seat};
+
+/// What a person at the keyboard can do beside writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupt {
+    /// Ctrl-C: stop the turn.
+    Turn,
+    /// The system wants the program to end.
+    Program,
+}
+
+/// The two ends of a terminal, and what comes between.
+pub struct Console<W> {
+    /// Lines as they are typed, without their ends. Closed at the end of the input.
+    pub lines: mpsc::Receiver<String>,
+    /// Interrupts as they come.
+    pub interrupts: mpsc::Receiver<Interrupt>,
+    /// Where answers go.
+    pub out: W,
+    /// What invites to write; absent when nobody sees it.
+    pub prompt: Option<&'static str>,
+    /// Whether the program is to end.
+    ending: bool,
+}
+
+/// Lines of an input, read on a thread of its own, because a read from a terminal cannot be called
+/// off. The thread ends with the input or with the program.
+pub fn lines_of(input: impl BufRead + Send + 'static) -> mpsc::Receiver<String> {
+    let (send, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in input.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            let line = line.strip_suffix('\r').unwrap_or(&line);
+            if send.blocking_send(line.to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Ctrl-C, and the signals that end a program, from here on.
+///
+/// # Errors
+/// When the signals cannot be taken over.
+pub fn interrupts() -> io::Result<mpsc::Receiver<Interrupt>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let (send, interrupts) = mpsc::channel(4);
+    tokio::spawn(async move {
+        loop {
+            let what = tokio::select! {
+                _ = interrupt.recv() => Interrupt::Turn,
+                _ = terminate.recv() => Interrupt::Program,
+                _ = hangup.recv() => Interrupt::Program,
+            };
+            if send.send(what).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok(interrupts)
+}
+
+impl<W: Write + Send> Console<W> {
+    /// A terminal.
+    pub fn new(
+        lines: mpsc::Receiver<String>,
+        interrupts: mpsc::Receiver<Interrupt>,
+        out: W,
+        prompt: Option<&'static str>,
+    ) -> Self {
+        Self { lines, interrupts, out, prompt, ending: false }
+    }
+
+    /// The next message; `None` at the end.
+    async fn next_message(&mut self) -> io::Result<Option<String>> {
+        let mut message = String::new();
+        let mut begun = false;
+        loop {
+            self.invite(begun)?;
+            let line = tokio::select! {
+                biased;
+                what = next(&mut self.interrupts) => match what {
+                    Interrupt::Program => return Ok(None),
+                    Interrupt::Turn => {
+                        self.note("(Ctrl-D ends)")?;
+                        (message, begun) = (String::new(), false);
+                        continue;
+                    }
+                },
+                line = self.lines.recv() => line,
+            };
+            let Some(line) = line else {
+                return Ok(begun.then_some(message));
+            };
+            match line.strip_suffix('\\') {
+                Some(part) => {
+                    message.push_str(part);
+                    message.push('\n');
+                    begun = true;
+                }
+                None => return Ok(Some(message + &line)),
+            }
+        }
+    }
+
+    fn invite(&mut self, begun: bool) -> io::Result<()> {
+        if let Some(prompt) = self.prompt {
+            write!(self.out, "{}", if begun { "… " } else { prompt })?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// A line of ours, for someone who is there to see it.
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        if self.prompt.is_some() {
+            writeln!(self.out, "{text}")?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{}", printable(text))?;
+        self.out.flush()
+    }
+}
+
+/// The next interrupt. A terminal that can send none never does.
+async fn next(interrupts: &mut mpsc::Receiver<Interrupt>) -> Interrupt {
+    match interrupts.recv().await {
+        Some(what) => what,
+        None => pending().await,
+    }
+}
+
+/// Why the conversation ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum ChatError {
+    /// The journal cannot be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The terminal went away.
+    #[error("cannot write to the terminal: {0}")]
+    Terminal(#[from] io::Error),
+}
+
+/// Talks until the input ends.
+///
+/// # Errors
+/// When the journal or the terminal can no longer be written.
+pub async fn chat<E: Engine, W: Write + Send>(
+    seat: &mut Seat<E>,
+    requester: &str,
+    console: &mut Console<W>,
+) -> Result<(), ChatError> {
+    let mut ids = Ids::default();
+    while !console.ending
+        && let Some(text) = console.next_message().await?
+    {
+        if !text.trim().is_empty() {
+            answer(ids.incoming(requester, text), seat, console).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Numbers the messages of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(u64);
+
+impl Ids {
+    /// A message typed at this terminal.
+    pub(crate) fn incoming(&mut self, requester: &str, text: String) -> Incoming {
+        self.0 += 1;
+        Incoming {
+            id: MessageId::for_terminal(SystemClock.now(), std::process::id(), self.0),
+            origin: Origin::Terminal,
+            requester: Some(requester.to_owned()),
+            channel: "terminal".to_owned(),
+            thread: None,
+            author: requester.to_owned(),
+            text,
+        }
+    }
+}
+
+/// Takes one message all the way; Ctrl-C stops it.
+///
+/// # Errors
+/// When the journal or the terminal can no longer be written.
+pub async fn answer<E: Engine, W: Write + Send>(
+    incoming: Incoming,
+    seat: &mut Seat<E>,
+    console: &mut Console<W>,
+) -> Result<Ended, ChatError> {
+    let Console { interrupts, out, ending, .. } = console;
+    let mut printer = Printer { out, broken: None };
+    let abort = async {
+        *ending = next(interrupts).await == Interrupt::Program;
+    };
+    let ended = turn::run(incoming, seat, &mut printer, abort).await?;
+    if let Some(error) = printer.broken {
+        return Err(error.into());
+    }
+    // A channel gets the fixed line alone; a person at the machine may know why.
+    match &ended {
+        Ended::Turn(TurnOutcome::Failed { reason }) => console.say(&format!("({reason})"))?,
+        Ended::Dropped { reason: DropReason::OverCeiling, told: false } => {
+            console.say("(today's turns are used up; nothing was done)")?;
+        }
+        Ended::Turn(_) | Ended::Dropped { .. } | Ended::Known => {}
+    }
+    Ok(ended)
+}
+
+/// Prints what is said.
+struct Printer<'a, W> {
+    out: &'a mut W,
+    broken: Option<io::Error>,
+}
+
+impl<W: Write + Send> Delivery for Printer<'_, W> {
+    async fn send(&mut self, part: &Part) -> Sent {
+        let printed =
+            writeln!(self.out, "{}", printable(&part.text)).and_then(|()| self.out.flush());
+        match printed {
+            Ok(()) => Sent::Confirmed,
+            Err(error) => {
+                let reason = error.to_string();
+                self.broken = Some(error);
+                Sent::Unknown { reason }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! One turn, from a message to what is said back.
+//!
+//! [`run`] reads like the picture of the design: each stage takes what only the stage before it can
+//! make, so that a step that was forgotten does not compile.
+//!
+//! What must stay true: the message is in the inbox before anything else happens, the admission is on
+//! disk before the engine runs, the record is on disk before the answer is sent. A turn that is cut
+//! short drops its call in flight, which makes the executor stop it. Nothing here knows Discord from a
+//! terminal, or one engine from another.
+
+use std::time::Instant;
+
+use protocol::refusal::{Code, Outcome, Refusal};
+use protocol::service::Request;
+use protocol::tool::ToolCall;
+use protocol::turn::Turn;
+use protocol::wire::WireError;
+
+use crate::binding::Limits;
+use crate::clock::Clock;
+use crate::delivery::{Delivery, Kind, Part};
+use crate::engine::{Answer, Engine, EngineError, ToolRunner};
+use crate::journal::{self, Admission, Admitted, DropReason, Dropped, Journal, JournalError};
+use crate::message::Incoming;
+use crate::prompt::{self, Prompt};
+use crate::record::{
+    CallRecord, CallResult, DeliveryRecord, RECORD_VERSION, TextDigest, TurnOutcome, TurnRecord,
+};
+use crate::tools::Tools;
+
+/// What turns need, and share.
+pub struct Seat<E> {
+    /// Makes every step durable.
+    pub journal: Journal,
+    /// Thinks.
+    pub engine: E,
+    /// Reaches the executor.
+    pub tools: Tools,
+    /// Bounds every turn.
+    pub limits: Limits,
+    /// Tells the time.
+    pub clock: Box<dyn Clock>,
+}
+
+/// How a message was dealt with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It was seen before; nothing was done.
+    Known,
+    /// It got no turn.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+        /// Whether a line says so.
+        told: bool,
+    },
+    /// It got a turn, which has its record.
+    Turn(TurnOutcome),
+}
+
+/// Takes a message all the way. One at a time: the seat is borrowed until it is done.
+///
+/// # Errors
+/// When the journal cannot be written. Nothing may go on then, so the caller has to stop.
+pub async fn run<E: Engine, D: Delivery>(
+    incoming: Incoming,
+    seat: &mut Seat<E>,
+    delivery: &mut D,
+    abort: impl Future<Output = ()> + Send,
+) -> Result<Ended, JournalError> {
+    let Some(accepted) = seat.journal.accept(incoming, seat.clock.now())? else {
+        return Ok(Ended::Known);
+    };
+    let admitted = match seat.journal.admit(accepted, &seat.limits, seat.clock.now())? {
+        Admission::Admitted(admitted) => admitted,
+        Admission::Dropped(dropped) => return decline(dropped, seat, delivery).await,
+    };
+    let thought = think(&admitted, seat, abort).await;
+    let (parts, outcome) = phrase(&admitted, &thought, delivery);
+    let record = write_up(&admitted, thought, &outcome, &parts, seat);
+    let _recorded = seat.journal.record(admitted, &record)?;
+    deliver(parts, seat, delivery).await?;
+    Ok(Ended::Turn(outcome))
+}
+
+/// A message without a turn gets at most a fixed line.
+async fn decline<E: Engine, D: Delivery>(
+    dropped: Dropped,
+    seat: &mut Seat<E>,
+    delivery: &mut D,
+) -> Result<Ended, JournalError> {
+    let Dropped { id, reason, tell } = dropped;
+    if tell {
+        let (kind, line) = match reason {
+            DropReason::TooLong => (
+                Kind::TooLong,
+                format!(
+                    "That message is too long: I read at most {} characters at once.",
+                    seat.limits.max_message_chars
+                ),
+            ),
+            DropReason::OverCeiling => (
+                Kind::OverCeiling,
+                format!(
+                    "That was all for today: I take {} turns a day. I am back at midnight UTC.",
+                    seat.limits.turns_per_day
+                ),
+            ),
+        };
+        deliver(vec![Part::fixed(&id, kind, line)], seat, delivery).await?;
+    }
+    Ok(Ended::Dropped { reason, told: tell })
+}
+
+/// What came of letting the engine work.
+struct Thought {
+    answer: Result<Answer, Cut>,
+    calls: Vec<CallRecord>,
+}
+
+/// Why there is no answer.
+enum Cut {
+    Engine(EngineError),
+    TimedOut,
+    Aborted,
+}
+
+/// Lets the engine work until it answers, its time is up, or the person stops it.
+async fn think<E: Engine>(
+    admitted: &Admitted,
+    seat: &mut Seat<E>,
+    abort: impl Future<Output = ()> + Send,
+) -> Thought {
+    let incoming = admitted.incoming();
+    let limit = seat.limits.turn_timeout();
+    let mut runner = Runner {
+        tools: &mut seat.tools,
+        turn: Turn {
+            id: incoming.id.as_str().to_owned(),
+            requester: incoming.requester.clone(),
+            origin: incoming.origin,
+        },
+        max_calls: seat.limits.max_calls_per_turn,
+        calls: Vec::new(),
+        began: Instant::now(),
+    };
+    let engine = &mut seat.engine;
+    let work = async {
+        let offer = runner.tools.describe().await?;
+        engine.run_turn(&Prompt::new(incoming, offer), &mut runner).await
+    };
+    let answer = tokio::select! {
+        biased;
+        () = abort => Err(Cut::Aborted),
+        worked = tokio::time::timeout(limit, work) => match worked {
+            Ok(answer) => answer.map_err(Cut::Engine),
+            Err(_) => Err(Cut::TimedOut),
+        },
+    };
+    Thought { answer, calls: runner.into_calls() }
+}
+
+/// Does the engine's calls: counts them, names them, records them.
+struct Runner<'a> {
+    tools: &'a mut Tools,
+    turn: Turn,
+    max_calls: u32,
+    calls: Vec<CallRecord>,
+    /// When the last call began.
+    began: Instant,
+}
+
+impl Runner<'_> {
+    /// The calls; the last one may have been cut short, and took until now.
+    fn into_calls(mut self) -> Vec<CallRecord> {
+        if let Some(last) = self.calls.last_mut().filter(|c| c.result == CallResult::Abandoned) {
+            last.duration_ms = millis(self.began);
+        }
+        self.calls
+    }
+}
+
+impl ToolRunner for Runner<'_> {
+    async fn call(&mut self, call: ToolCall) -> Result<Outcome, WireError> {
+        let number = self.calls.len() + 1;
+        let id = format!("{}-{number}", self.turn.id);
+        let within = u32::try_from(number).is_ok_and(|number| number <= self.max_calls);
+        self.calls.push(CallRecord::begun(id.clone(), &call));
+        self.began = Instant::now();
+        let outcome = if within {
+            self.tools.call(Request { id, turn: self.turn.clone(), call }).await
+        } else {
+            Ok(Outcome::Refusal(Refusal::new(
+                Code::TooManyCalls,
+                format!("This turn has made its {} calls.", self.max_calls),
+                "Say what is done and what is left.",
+            )))
+        };
+        if let Some(record) = self.calls.last_mut() {
+            record.duration_ms = millis(self.began);
+            match &outcome {
+                Ok(outcome) => record.ended(outcome),
+                Err(error) => record.result = CallResult::Lost { reason: error.to_string() },
+            }
+        }
+        outcome
+    }
+}
+
+/// Decides what to say. A turn that failed says a fixed line, never a part of what it produced.
+fn phrase<D: Delivery>(
+    admitted: &Admitted,
+    thought: &Thought,
+    delivery: &D,
+) -> (Vec<Part>, TurnOutcome) {
+    let id = &admitted.incoming().id;
+    let failed = |line: &str| vec![Part::fixed(id, Kind::Failed, line.to_owned())];
+    match &thought.answer {
+        Ok(answer) if !answer.text.trim().is_empty() => {
+            (Part::of_reply(id, delivery.split(&answer.text)), TurnOutcome::Answered)
+        }
+        Ok(_) => {
+            (failed(FAILED), TurnOutcome::Failed { reason: "the engine said nothing".to_owned() })
+        }
+        Err(Cut::Engine(error)) => {
+            (failed(FAILED), TurnOutcome::Failed { reason: error.to_string() })
+        }
+        Err(Cut::TimedOut) => (failed(TIMED_OUT), TurnOutcome::TimedOut),
+        Err(Cut::Aborted) => (failed(ABORTED), TurnOutcome::Aborted),
+    }
+}
+
+const FAILED: &str = "I could not finish that. What was done before it failed stands; please look before asking again.";
+const TIMED_OUT: &str = "That took too long and was stopped. What was done before stands; please look before asking again.";
+const ABORTED: &str = "Stopped. What was done before stands; please look before asking again.";
+
+fn write_up<E: Engine>(
+    admitted: &Admitted,
+    thought: Thought,
+    outcome: &TurnOutcome,
+    parts: &[Part],
+    seat: &Seat<E>,
+) -> TurnRecord {
+    let incoming = admitted.incoming();
+    TurnRecord {
+        version: RECORD_VERSION,
+        id: incoming.id.clone(),
+        source: journal::source(incoming),
+        received: admitted.received(),
+        finished: seat.clock.now(),
+        latency_ms: Some(millis(admitted.since())),
+        engine: Some(seat.engine.name().to_owned()),
+        envelope: Some(TextDigest::of(&prompt::envelope(incoming))),
+        outcome: outcome.clone(),
+        calls: thought.calls,
+        deliveries: parts.iter().map(DeliveryRecord::from).collect(),
+        usage: thought.answer.ok().and_then(|answer| answer.usage),
+    }
+}
+
+/// Sends each part once, between its intent and its result in the outbox.
+async fn deliver<E: Engine, D: Delivery>(
+    parts: Vec<Part>,
+    seat: &mut Seat<E>,
+    delivery: &mut D,
+) -> Result<(), JournalError> {
+    for part in parts {
+        let intended = seat.journal.intend(&part, seat.clock.now())?;
+        let sent = delivery.send(&part).await;
+        seat.journal.settle(intended, sent, seat.clock.now())?;
+    }
+    Ok(())
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

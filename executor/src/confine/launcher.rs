@@ -1,0 +1,189 @@
+//! Running a child from the daemon's side.
+//!
+//! [`Launcher::run`] starts this same binary in its hidden role ([`ROLE`]), which confines itself
+//! and becomes the program. So the daemon never forks: it uses the spawn of the standard library,
+//! which copies no page tables, and no code runs between fork and exec.
+//!
+//! The call blocks the thread that makes it, until the child and all that it started is gone. That
+//! is needed, not only convenient: the kernel kills the child when the thread that started it ends.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpgid,
+};
+
+use super::cancel::Cancel;
+use super::child::{
+    ChildOutput, ChildSpec, ExecRule, Frame, LaunchError, SETUP_FAILED, failure_mark,
+};
+use super::kernel::KernelSupport;
+use super::pump::{End, Pump};
+use super::{fds, role};
+
+/// The hidden role's name, the binary's only argument. `main` calls [`role_main`] for it before
+/// anything else, while it has one thread.
+pub const ROLE: &str = "launch";
+
+/// Runs the hidden role. Returns only when it failed, having said so on standard error.
+#[must_use]
+pub fn role_main() -> ExitCode {
+    role::main()
+}
+
+/// Starts children. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Launcher {
+    self_exe: PathBuf,
+    kernel: KernelSupport,
+}
+
+impl Launcher {
+    /// A launcher that re-executes the running binary, whatever became of its path since.
+    #[must_use]
+    pub fn new(kernel: KernelSupport) -> Self {
+        Self::with_binary("/proc/self/exe", kernel)
+    }
+
+    /// A launcher whose role another binary plays, for tests: it must call [`role_main`].
+    pub fn with_binary(binary: impl AsRef<Path>, kernel: KernelSupport) -> Self {
+        fds::prepare();
+        Self { self_exe: binary.as_ref().to_owned(), kernel }
+    }
+
+    /// Runs a child to its end and returns what it said. When this returns, however it returns,
+    /// the child is dead and reaped, and so is everything that stayed in its process group; nothing
+    /// that it can start is able to leave the group.
+    ///
+    /// # Errors
+    /// See [`LaunchError`]. A program that ran and failed is no error: see
+    /// [`ChildOutput::status`].
+    pub fn run(&self, spec: &ChildSpec, cancel: &Cancel) -> Result<ChildOutput, LaunchError> {
+        let deadline = Instant::now() + spec.limits.wall;
+        if cancel.is_cancelled() {
+            return Err(LaunchError::Cancelled);
+        }
+        require_consistent(spec)?;
+        let nonce = nonce();
+        let mut group = Group::spawn(&self.self_exe)?;
+        let mut input = self.frame(spec, &nonce).encode()?;
+        input.extend_from_slice(&spec.stdin);
+        let mut pump = Pump::new(&mut group.leader, input, spec.max_stdout, spec.max_stderr)?;
+        let end = pump.run(&group.pidfd, cancel, deadline)?;
+        let status = group.kill_and_reap()?;
+        match end {
+            End::Cancelled => return Err(LaunchError::Cancelled),
+            End::TimedOut => return Err(LaunchError::TimedOut { after: spec.limits.wall }),
+            End::Exited => {}
+        }
+        // All writers are gone now, so what is left in the pipes is all there is.
+        let (stdout, stderr) = pump.finish()?;
+        if status.code() == Some(i32::from(SETUP_FAILED)) {
+            let text = String::from_utf8_lossy(&stderr.kept);
+            if let Some(reason) = text.strip_prefix(&failure_mark(&nonce)) {
+                return Err(LaunchError::Setup(reason.trim().to_owned()));
+            }
+        }
+        Ok(ChildOutput {
+            status,
+            stdout: stdout.kept,
+            stderr: stderr.kept,
+            stdout_truncated: stdout.truncated,
+            stderr_truncated: stderr.truncated,
+        })
+    }
+
+    fn frame(&self, spec: &ChildSpec, nonce: &str) -> Frame {
+        Frame {
+            program: spec.program.clone(),
+            argv0: spec.argv0.clone(),
+            args: spec.args.clone(),
+            env: spec.env.clone(),
+            cwd: spec.cwd.clone(),
+            grants: spec.grants.clone(),
+            exec: spec.exec,
+            limits: spec.limits.clone(),
+            umask: spec.umask,
+            kernel: self.kernel,
+            parent: std::process::id(),
+            // Asked after the child was started, so no inherited descriptor is above it.
+            descriptors: fds::bound(),
+            nonce: nonce.to_owned(),
+        }
+    }
+}
+
+/// Ports without sockets, or sockets without ports, is a mistake of the caller's.
+fn require_consistent(spec: &ChildSpec) -> Result<(), LaunchError> {
+    let network = spec.exec == ExecRule::Exec { network: true };
+    if network == spec.grants.connect_ports.is_empty() {
+        return Err(LaunchError::Setup("network and granted ports do not agree".to_owned()));
+    }
+    if !spec.program.is_absolute() || !spec.cwd.is_absolute() {
+        return Err(LaunchError::Setup("program and folder must be absolute paths".to_owned()));
+    }
+    Ok(())
+}
+
+/// A word that nobody who was not told it can guess: what keyed hashing draws from the kernel.
+fn nonce() -> String {
+    let word = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", word(), word())
+}
+
+/// A child that leads a process group of its own. Dropped, it is killed and reaped.
+struct Group {
+    leader: Child,
+    pid: Pid,
+    pidfd: OwnedFd,
+    reaped: bool,
+}
+
+impl Group {
+    fn spawn(binary: &Path) -> Result<Self, LaunchError> {
+        let mut leader = Command::new(binary)
+            .arg(ROLE)
+            .env_clear()
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let pid = Pid::from_child(&leader);
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Self { leader, pid, pidfd, reaped: false }),
+            Err(error) => {
+                let _ = leader.kill();
+                let _ = leader.wait();
+                Err(LaunchError::Spawn(error.into()))
+            }
+        }
+    }
+
+    /// Kills whatever is left of the group, and waits until it is gone.
+    ///
+    /// The leader is reaped after the signal: until then its number can belong to nobody else.
+    fn kill_and_reap(&mut self) -> Result<std::process::ExitStatus, LaunchError> {
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        let status = self.leader.wait()?;
+        self.reaped = true;
+        // Orphans of the group become our children, as the daemon is a subreaper. Where it is not,
+        // init reaps them and there is nothing to wait for.
+        while let Ok(Some(_)) = waitpgid(self.pid, WaitOptions::empty()) {}
+        debug_assert!(status.code().is_some() || status.signal().is_some());
+        Ok(status)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.reaped {
+            let _ = self.kill_and_reap();
+        }
+    }
+}

@@ -1,0 +1,613 @@
+//! The real git, with fixed argument vectors.
+//!
+//! [`Verb`] is the closed list of what this program can ask of git. A caller's text only ever fills a
+//! value slot: a path behind `--` or on standard input, a message on standard input. Revisions reach
+//! git as full hashes that gix resolved. The environment is built from nothing.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use policy::authority::{Exec, Files, Network, Row, Step};
+use policy::git::{BranchName, Identity, Remote};
+
+use super::repo::Place;
+use crate::confine::cancel::Cancel;
+use crate::confine::child::{ChildLimits, ChildOutput, ChildSpec, ExecRule, LaunchError};
+use crate::confine::grants::{self, Grant, Grants, Rights};
+use crate::confine::launcher::Launcher;
+use crate::workplace::GitRoot;
+
+/// The git that is run.
+#[derive(Debug, Clone)]
+pub struct Git {
+    /// Its absolute path, with links resolved.
+    pub program: PathBuf,
+    /// Where its helpers are (`git --exec-path`).
+    pub exec_path: PathBuf,
+    /// `major.minor`.
+    pub version: (u32, u32),
+    /// What it needs to start, whatever it is asked.
+    pub start: Vec<Grant>,
+    /// This program, which git runs as askpass.
+    pub askpass: PathBuf,
+}
+
+/// The oldest git that is supported.
+pub const OLDEST_GIT: (u32, u32) = (2, 39);
+
+impl Git {
+    /// Looks git up once, in absolute folders alone, and asks it about itself.
+    ///
+    /// # Errors
+    /// Says what is missing and what to do.
+    pub fn find(configured: Option<&Path>) -> Result<Self, String> {
+        let usual = ["/usr/local/bin/git", "/usr/bin/git", "/bin/git"].map(PathBuf::from);
+        let program = match configured {
+            Some(path) => path.to_path_buf(),
+            None => usual.into_iter().find(|path| path.is_file()).ok_or(
+                "git is in none of /usr/local/bin, /usr/bin and /bin; install it, or name it in `gitProgram`",
+            )?,
+        };
+        let program = program
+            .canonicalize()
+            .map_err(|error| format!("git at {}: {error}", program.display()))?;
+        let ask = |argument: &str| -> Result<String, String> {
+            let output = std::process::Command::new(&program)
+                .arg(argument)
+                .env_clear()
+                .output()
+                .map_err(|error| format!("{} does not start: {error}", program.display()))?;
+            Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let said = ask("--version")?;
+        let version = parse_version(&said).ok_or(format!("{said:?} is no git version"))?;
+        if version < OLDEST_GIT {
+            return Err(format!("{said} is too old; install git 2.39 or newer"));
+        }
+        let exec_path = PathBuf::from(ask("--exec-path")?);
+        let mut start = program_grants(&program, "git")?;
+        start.extend(grants::system_libraries());
+        start.push(grants::dev_null());
+        start.push(Grant::new("/dev/urandom", Rights::READ_FILE, "names of temporary files"));
+        let askpass = std::env::current_exe().map_err(|error| error.to_string())?;
+        Ok(Self { exec_path, program, version, start, askpass })
+    }
+}
+
+fn program_grants(program: &Path, reason: &str) -> Result<Vec<Grant>, String> {
+    grants::program(program, reason).map_err(|error| format!("{}: {error}", program.display()))
+}
+
+fn parse_version(said: &str) -> Option<(u32, u32)> {
+    let mut numbers = said.strip_prefix("git version ")?.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// What a diff compares, with hashes resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sides {
+    /// The index with the work tree.
+    Worktree,
+    /// A commit (or the empty tree) with the index.
+    Index(String),
+    /// Two trees.
+    Trees(String, String),
+}
+
+/// Everything that this program can ask of git.
+#[derive(Debug, Clone)]
+pub enum Verb<'a> {
+    /// The state of the work tree.
+    Status {
+        /// Where in the repository.
+        path: Option<&'a str>,
+    },
+    /// Statistics of a diff: raw lines, then line counts.
+    DiffStat(&'a Sides, Option<&'a str>),
+    /// The text of a diff.
+    DiffText(&'a Sides, Option<&'a str>),
+    /// What an index holds against a commit (or the empty tree), renames as both paths.
+    StagedEntries(&'a str),
+    /// Which filters apply to the paths on standard input.
+    CheckAttr,
+    /// Put the paths on standard input into the index, as they are in the work tree.
+    UpdateIndex,
+    /// Write the index as a tree.
+    WriteTree,
+    /// Make a commit of a tree; the message is on standard input.
+    CommitTree {
+        /// The tree.
+        tree: &'a str,
+        /// The parent, but for the first commit.
+        parent: Option<&'a str>,
+        /// Author and committer.
+        identity: &'a Identity,
+    },
+    /// Move a ref, if it is where it was.
+    UpdateRef {
+        /// Its full name.
+        name: &'a str,
+        /// Where to.
+        new: &'a str,
+        /// Where it must be; all zeros for nowhere.
+        old: &'a str,
+        /// For the reflog.
+        reason: &'a str,
+        /// For the reflog.
+        identity: &'a Identity,
+    },
+    /// Move the branch and the work tree forward to a descendant.
+    FastForward {
+        /// The descendant.
+        to: &'a str,
+        /// For the reflog.
+        identity: &'a Identity,
+    },
+    /// Ask the remote where the branch is.
+    LsRemote(&'a Remote, &'a BranchName),
+    /// Bring the branch's objects here, under [`INCOMING`] of the skeleton.
+    Fetch(&'a Remote, &'a BranchName),
+    /// Send a commit to the branch.
+    Push(&'a Remote, &'a BranchName, &'a str),
+}
+
+/// Where [`Verb::Fetch`] puts what it brought.
+pub const INCOMING: &str = "refs/sage/incoming";
+
+/// The user name that goes with a token: forges take any, and this one says what it is.
+const TOKEN_USER: &str = "x-access-token";
+
+/// Settings that hold for every call, over whatever the repository says.
+const SETTINGS: &[&str] = &[
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.quotePath=false",
+    "core.precomposeUnicode=false",
+    "core.excludesFile=/dev/null",
+    "core.attributesFile=/dev/null",
+    "core.alternateRefsCommand=",
+    "core.fsync=committed,index",
+    "diff.ignoreSubmodules=dirty",
+    "diff.orderFile=/dev/null",
+    "diff.suppressBlankEmpty=false",
+    "diff.renameLimit=1000",
+    "status.renames=true",
+    "status.showUntrackedFiles=all",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "push.recurseSubmodules=no",
+    "push.followTags=false",
+    "push.gpgSign=false",
+    "commit.gpgSign=false",
+    "log.showSignature=false",
+    "merge.verifySignatures=false",
+    "merge.autoStash=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "receive.autogc=false",
+    "advice.statusHints=false",
+    "credential.helper=",
+    "fetch.bundleURI=",
+    "fetch.unpackLimit=100",
+    "transfer.credentialsInUrl=allow",
+    "http.followRedirects=false",
+    "http.saveCookies=false",
+    "protocol.version=2",
+];
+
+const DIFF: &[&str] = &[
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--no-color-moved",
+    "--find-renames",
+    "--full-index",
+    "--no-relative",
+    "--ignore-submodules=dirty",
+    "--submodule=short",
+    "--diff-algorithm=myers",
+    "--indent-heuristic",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--unified=3",
+    "--inter-hunk-context=0",
+];
+
+impl Verb<'_> {
+    /// The step, and so the authority, under which the verb runs.
+    #[must_use]
+    pub fn step(&self) -> Step {
+        match self {
+            Verb::Status { .. }
+            | Verb::DiffStat(..)
+            | Verb::DiffText(..)
+            | Verb::StagedEntries(_)
+            | Verb::CheckAttr => Step::GitRead,
+            Verb::UpdateIndex
+            | Verb::WriteTree
+            | Verb::CommitTree { .. }
+            | Verb::UpdateRef { .. } => Step::GitStage,
+            Verb::FastForward { .. } => Step::GitCheckout,
+            Verb::LsRemote(Remote::Https { .. }, _) | Verb::Fetch(Remote::Https { .. }, _) => {
+                Step::FetchHttps
+            }
+            Verb::LsRemote(Remote::Local(_), _) | Verb::Fetch(Remote::Local(_), _) => {
+                Step::FetchLocal
+            }
+            Verb::Push(Remote::Https { .. }, ..) => Step::PushHttps,
+            Verb::Push(Remote::Local(_), ..) => Step::PushLocal,
+        }
+    }
+
+    /// The whole argument vector, `git` itself left out.
+    #[must_use]
+    pub fn vector(&self) -> Vec<OsString> {
+        let mut vector: Vec<OsString> =
+            ["--no-pager", "--literal-pathspecs"].map(Into::into).to_vec();
+        for setting in SETTINGS {
+            vector.extend(["-c".into(), (*setting).into()]);
+        }
+        vector.extend(self.arguments());
+        vector
+    }
+
+    fn arguments(&self) -> Vec<OsString> {
+        match self {
+            Verb::Status { path } => {
+                let fixed = words(
+                    "status --porcelain=v2 -z --untracked-files=all --ignored=no --find-renames --ignore-submodules=dirty",
+                );
+                with_path(fixed, *path)
+            }
+            Verb::DiffStat(sides, path) => {
+                diff(sides, *path, &["--raw", "--numstat", "--no-abbrev", "-z"])
+            }
+            Verb::DiffText(sides, path) => diff(sides, *path, &["--patch"]),
+            Verb::StagedEntries(base) => {
+                let mut vector = words(
+                    "diff --cached --raw --no-abbrev --no-renames --ignore-submodules=none -z",
+                );
+                vector.push((*base).into());
+                with_path(vector, None)
+            }
+            Verb::CheckAttr => words("check-attr -z --stdin filter"),
+            Verb::UpdateIndex => words("update-index --add --remove -z --stdin"),
+            Verb::WriteTree => words("write-tree"),
+            Verb::CommitTree { tree, parent, .. } => {
+                let mut vector = words("commit-tree");
+                vector.push((*tree).into());
+                if let Some(parent) = parent {
+                    vector.extend(["-p".into(), (*parent).into()]);
+                }
+                vector.extend(words("-F -"));
+                vector
+            }
+            Verb::UpdateRef { name, new, old, reason, .. } => {
+                let mut vector = words("update-ref");
+                vector.extend(["-m".into(), (*reason).into()]);
+                vector.extend([(*name).into(), (*new).into(), (*old).into()]);
+                vector
+            }
+            Verb::FastForward { to, .. } => {
+                let mut vector = words(
+                    "merge --ff-only --no-overwrite-ignore --no-stat --quiet --no-verify --no-autostash",
+                );
+                vector.push((*to).into());
+                vector
+            }
+            Verb::LsRemote(remote, branch) => {
+                let mut vector = words("ls-remote --refs");
+                vector.extend([url(remote), branch.full().into()]);
+                vector
+            }
+            Verb::Fetch(remote, branch) => {
+                let mut vector = words(
+                    "fetch --quiet --no-tags --no-prune --no-recurse-submodules --no-auto-maintenance \
+                     --no-write-fetch-head --no-write-commit-graph --refmap=",
+                );
+                vector.extend([url(remote), format!("+{}:{INCOMING}", branch.full()).into()]);
+                vector
+            }
+            Verb::Push(remote, branch, commit) => {
+                let mut vector = words(
+                    "push --porcelain --no-verify --no-follow-tags --no-signed --recurse-submodules=no",
+                );
+                vector.extend([url(remote), format!("{commit}:{}", branch.full()).into()]);
+                vector
+            }
+        }
+    }
+
+    fn identity(&self) -> Option<&Identity> {
+        match self {
+            Verb::CommitTree { identity, .. }
+            | Verb::UpdateRef { identity, .. }
+            | Verb::FastForward { identity, .. } => Some(identity),
+            _ => None,
+        }
+    }
+}
+
+fn words(text: &str) -> Vec<OsString> {
+    text.split_whitespace().map(OsString::from).collect()
+}
+
+fn with_path(mut vector: Vec<OsString>, path: Option<&str>) -> Vec<OsString> {
+    vector.push("--".into());
+    vector.extend(path.map(OsString::from));
+    vector
+}
+
+fn diff(sides: &Sides, path: Option<&str>, format: &[&str]) -> Vec<OsString> {
+    let mut vector = words("diff");
+    vector.extend(DIFF.iter().chain(format).map(OsString::from));
+    match sides {
+        Sides::Worktree => {}
+        Sides::Index(tree) => vector.extend(["--cached".into(), tree.into()]),
+        Sides::Trees(from, to) => vector.extend([from.into(), to.into()]),
+    }
+    with_path(vector, path)
+}
+
+/// The remote's URL, with the user that goes with the token.
+fn url(remote: &Remote) -> OsString {
+    match remote {
+        Remote::Local(path) => path.into(),
+        Remote::Https { url, .. } => {
+            url.replacen("https://", &format!("https://{TOKEN_USER}@"), 1).into()
+        }
+    }
+}
+
+/// What a call of git is about: where it runs, and what it is told.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// What to ask.
+    pub verb: Verb<'a>,
+    /// The root's folder.
+    pub root: &'a Path,
+    /// The repository.
+    pub place: &'a Place,
+    /// An index of its own, instead of the repository's.
+    pub index: Option<&'a Path>,
+    /// The skeleton git directory, for remote verbs.
+    pub skeleton: Option<&'a Path>,
+    /// The token's file, for remote verbs over https.
+    pub token_file: Option<&'a Path>,
+    /// What it reads.
+    pub stdin: Vec<u8>,
+    /// How much of its output is kept, in bytes.
+    pub max_output: usize,
+    /// How long it may run.
+    pub wall: Duration,
+}
+
+impl Git {
+    /// Runs git once, under the authority of its step, and waits for it.
+    ///
+    /// # Errors
+    /// When it does not start, takes too long or is cancelled; its exit status is in the output.
+    pub fn run(
+        &self,
+        launcher: &Launcher,
+        call: Call<'_>,
+        cancel: &Cancel,
+    ) -> Result<ChildOutput, LaunchError> {
+        let row = call.verb.step().row();
+        let spec = ChildSpec {
+            program: self.program.clone(),
+            argv0: "git".into(),
+            args: call.verb.vector(),
+            env: self.environment(&call, row),
+            cwd: call.skeleton.unwrap_or(&call.place.work_tree).to_path_buf(),
+            grants: self.grants(&call, row),
+            exec: match (row.exec, row.network) {
+                (Exec::None | Exec::Git, _) => ExecRule::NoExec,
+                (_, Network::None) => ExecRule::Exec { network: false },
+                (_, Network::RemotePort) => ExecRule::Exec { network: true },
+            },
+            limits: limits(call.wall),
+            umask: 0o022,
+            stdin: call.stdin,
+            max_stdout: call.max_output,
+            max_stderr: 64 * 1024,
+        };
+        launcher.run(&spec, cancel)
+    }
+
+    fn environment(&self, call: &Call<'_>, row: &Row) -> Vec<(OsString, OsString)> {
+        let mut env: Vec<(OsString, OsString)> = [
+            ("LC_ALL", "C"),
+            ("PATH", "/usr/bin:/bin"),
+            ("HOME", "/nonexistent"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_ATTR_NOSYSTEM", "1"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_OPTIONAL_LOCKS", "0"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+            ("GIT_GRAFT_FILE", "/dev/null"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_EDITOR", ":"),
+            ("GIT_PAGER", "cat"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()))
+        .to_vec();
+        let mut set = |name: &str, value: OsString| env.push((name.into(), value));
+        match call.skeleton {
+            Some(skeleton) => {
+                set("GIT_DIR", skeleton.into());
+                set("GIT_OBJECT_DIRECTORY", call.place.common_dir.join("objects").into());
+            }
+            None => {
+                set("GIT_DIR", call.place.git_dir.clone().into());
+                set("GIT_COMMON_DIR", call.place.common_dir.clone().into());
+                set("GIT_WORK_TREE", call.place.work_tree.clone().into());
+            }
+        }
+        set("GIT_ALLOW_PROTOCOL", protocol(row.exec).into());
+        if let Some(index) = call.index {
+            set("GIT_INDEX_FILE", index.into());
+        }
+        if let Some(identity) = call.verb.identity() {
+            for role in ["AUTHOR", "COMMITTER"] {
+                set(&format!("GIT_{role}_NAME"), identity.name.clone().into());
+                set(&format!("GIT_{role}_EMAIL"), identity.email.clone().into());
+            }
+        }
+        if let (
+            Exec::GitRemoteHttps,
+            Verb::LsRemote(remote, _) | Verb::Fetch(remote, _) | Verb::Push(remote, ..),
+        ) = (row.exec, &call.verb)
+        {
+            crate::credential::environment(&self.askpass, remote, call.token_file, &mut set);
+        }
+        env
+    }
+
+    fn grants(&self, call: &Call<'_>, row: &Row) -> Grants {
+        let mut files = self.start.clone();
+        let objects = call.place.common_dir.join("objects");
+        let mut grant = |path: &Path, rights: Rights, reason: &str| {
+            files.push(Grant::new(path, rights, reason));
+        };
+        match row.files {
+            Files::ReadRoot => grant(call.root, Rights::READ, "the work tree and its repository"),
+            Files::WriteRoot => {
+                grant(call.root, Rights::WRITE_TREE, "the work tree and its repository")
+            }
+            Files::WriteGitDir => {
+                grant(call.root, Rights::READ, "the work tree");
+                grant(&call.place.git_dir, Rights::WRITE_TREE, "the index and the branch");
+                grant(&call.place.common_dir, Rights::WRITE_TREE, "objects and refs");
+            }
+            Files::ReadObjects => grant(&objects, Rights::READ, "the objects to send"),
+            Files::WriteObjects => grant(&objects, Rights::WRITE_TREE, "the objects that come in"),
+        }
+        if let Some(skeleton) = call.skeleton {
+            grant(skeleton, Rights::WRITE_TREE, "the skeleton git directory");
+        }
+        let connect_ports = self.remote_grants(call, row, &mut files);
+        Grants { files, connect_ports }
+    }
+
+    /// What a remote verb needs beyond objects. Says which ports it may connect to.
+    fn remote_grants(&self, call: &Call<'_>, row: &Row, files: &mut Vec<Grant>) -> Vec<u16> {
+        let remote = match &call.verb {
+            Verb::LsRemote(remote, _) | Verb::Fetch(remote, _) | Verb::Push(remote, ..) => *remote,
+            _ => return Vec::new(),
+        };
+        files.push(Grant::optional(
+            self.exec_path.join("git"),
+            Rights::EXEC,
+            "git starts itself as a helper",
+        ));
+        match remote {
+            Remote::Local(path) => {
+                let pushes = row.step == Step::PushLocal;
+                let rights = if pushes { Rights::WRITE_TREE } else { Rights::READ };
+                files.push(Grant::new(path, rights, "the remote"));
+                files.extend(self.local_programs());
+                Vec::new()
+            }
+            Remote::Https { port, .. } => {
+                files.extend(self.https_files());
+                if let Some(token) = call.token_file {
+                    files.push(Grant::new(token, Rights::READ_FILE, "the token, for askpass"));
+                }
+                vec![*port, DNS_PORT]
+            }
+        }
+    }
+
+    /// Everything that remote verbs of a root need, for the daemon's own domain.
+    #[must_use]
+    pub fn remote_union(&self, root: &GitRoot) -> (Vec<Grant>, Vec<u16>) {
+        let mut files = vec![Grant::optional(
+            self.exec_path.join("git"),
+            Rights::EXEC,
+            "git starts itself as a helper",
+        )];
+        match &root.terms.remote {
+            Remote::Local(path) => {
+                files.push(Grant::optional(path, Rights::WRITE_TREE, "a local remote"));
+                files.extend(self.local_programs());
+                (files, Vec::new())
+            }
+            Remote::Https { port, .. } => {
+                files.extend(self.https_files());
+                let token = root.token_file.clone();
+                files.extend(
+                    token.map(|path| Grant::new(path, Rights::READ_FILE, "the token, for askpass")),
+                );
+                (files, vec![*port, DNS_PORT])
+            }
+        }
+    }
+
+    fn local_programs(&self) -> Vec<Grant> {
+        let mut files =
+            grants::program(Path::new("/bin/sh"), "git starts the other end through a shell")
+                .unwrap_or_default();
+        for helper in ["git-upload-pack", "git-receive-pack"] {
+            for folder in [self.exec_path.clone(), self.program.with_file_name("")] {
+                files.push(Grant::optional(
+                    folder.join(helper),
+                    Rights::EXEC,
+                    "the other end of a local remote",
+                ));
+            }
+        }
+        files
+    }
+
+    fn https_files(&self) -> Vec<Grant> {
+        let mut files = vec![
+            Grant::new(self.exec_path.join("git-remote-https"), Rights::EXEC, "https"),
+            Grant::new(&self.askpass, Rights::EXEC, "askpass"),
+        ];
+        for path in [
+            "/etc/ssl",
+            "/usr/share/ca-certificates",
+            "/usr/local/share/ca-certificates",
+            "/etc/pki",
+        ] {
+            files.push(Grant::optional(path, Rights::READ, "certificate authorities"));
+        }
+        for path in [
+            "/etc/resolv.conf",
+            "/etc/hosts",
+            "/etc/nsswitch.conf",
+            "/etc/host.conf",
+            "/etc/gai.conf",
+        ] {
+            files.push(Grant::optional(path, Rights::READ_FILE, "the resolver"));
+        }
+        files
+    }
+}
+
+/// DNS over TCP: no child may use UDP.
+const DNS_PORT: u16 = 53;
+
+/// Bounds on a git child: wide enough for a large repository, and none of them endless.
+fn limits(wall: Duration) -> ChildLimits {
+    ChildLimits {
+        wall,
+        cpu_seconds: wall.as_secs().max(1) * 2,
+        address_space: None,
+        file_size: 4 << 30,
+        processes: None,
+        open_files: 256,
+    }
+}
+
+/// The transports that a verb may use.
+fn protocol(exec: Exec) -> &'static str {
+    match exec {
+        Exec::None | Exec::Git => "",
+        Exec::GitRemoteHttps => "https",
+        Exec::GitLocalRemote => "file",
+    }
+}

@@ -1,0 +1,13 @@
+//! git: finding repositories, reading them with gix, and running the real git with fixed vectors.
+
+pub mod repo;
+
+pub mod log;
+
+pub mod child;
+
+pub mod parse;
+
+pub mod skeleton;
+
+pub mod stage;

@@ -1,0 +1,284 @@
+//! git's machine formats, parsed. Every parser takes `-z` output: a path is whatever stands between
+//! two NULs, so no name can forge an entry.
+
+use protocol::reply::{Change, ChangeKind, FileStat, PathText};
+
+use crate::tools::Failure;
+
+/// One path of a raw diff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawEntry {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// The mode before; `000000` for nothing.
+    pub old_mode: String,
+    /// The mode after; `000000` for nothing.
+    pub new_mode: String,
+    /// The blob after; all zeros for nothing, or where git has not hashed the work tree.
+    pub new_hash: String,
+    /// The path.
+    pub path: Vec<u8>,
+    /// The path before, when it was renamed or copied.
+    pub from: Option<Vec<u8>>,
+}
+
+fn odd(what: &str) -> Failure {
+    Failure::fault(format!("git said something that is not understood: {what}"))
+}
+
+fn change_kind(letter: u8) -> Option<ChangeKind> {
+    Some(match letter {
+        b'A' => ChangeKind::Added,
+        b'M' => ChangeKind::Modified,
+        b'D' => ChangeKind::Deleted,
+        b'R' => ChangeKind::Renamed,
+        b'C' => ChangeKind::Copied,
+        b'T' => ChangeKind::TypeChanged,
+        _ => return None,
+    })
+}
+
+/// Parses `git diff --raw --numstat -z`: raw entries first, then one count per entry in that order.
+///
+/// # Errors
+/// A fault when git said something else.
+pub fn diff_stat(output: &[u8]) -> Result<(Vec<RawEntry>, Vec<FileStat>), Failure> {
+    let mut fields = output.split(|byte| *byte == 0).peekable();
+    let raw = raw_entries(&mut fields)?;
+    let mut stats = Vec::with_capacity(raw.len());
+    for entry in &raw {
+        let field = fields.next().ok_or_else(|| odd("a count is missing"))?;
+        let (added, removed) = counts(field)?;
+        if entry.from.is_some() {
+            // `added TAB removed TAB`, then both paths in fields of their own.
+            fields.next();
+            fields.next();
+        }
+        stats.push(stat(entry, added, removed));
+    }
+    Ok((raw, stats))
+}
+
+/// Parses `git diff --raw -z`.
+///
+/// # Errors
+/// A fault when git said something else.
+pub fn raw(output: &[u8]) -> Result<Vec<RawEntry>, Failure> {
+    raw_entries(&mut output.split(|byte| *byte == 0).peekable())
+}
+
+fn raw_entries<'a>(
+    fields: &mut std::iter::Peekable<impl Iterator<Item = &'a [u8]>>,
+) -> Result<Vec<RawEntry>, Failure> {
+    let mut raw = Vec::new();
+    while fields.peek().is_some_and(|field| field.first() == Some(&b':')) {
+        let head = fields.next().unwrap_or_default();
+        raw.extend(raw_entry(head, fields)?);
+    }
+    Ok(raw)
+}
+
+/// Parses one raw entry; `None` for an unmerged path, which status reports.
+fn raw_entry<'a>(
+    head: &'a [u8],
+    fields: &mut impl Iterator<Item = &'a [u8]>,
+) -> Result<Option<RawEntry>, Failure> {
+    let text = std::str::from_utf8(head).map_err(|_| odd("a raw line"))?;
+    let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
+    let [old_mode, new_mode, _, new_hash, letter] = words[..] else {
+        return Err(odd("a raw line"));
+    };
+    let first = fields.next().ok_or_else(|| odd("a raw line without a path"))?.to_vec();
+    if letter.starts_with('U') {
+        return Ok(None);
+    }
+    let kind = change_kind(letter.as_bytes()[0]).ok_or_else(|| odd("a status letter"))?;
+    let two = matches!(kind, ChangeKind::Renamed | ChangeKind::Copied);
+    let (path, from) = match (two, first) {
+        (true, from) => (fields.next().ok_or_else(|| odd("a rename"))?.to_vec(), Some(from)),
+        (false, path) => (path, None),
+    };
+    Ok(Some(RawEntry {
+        kind,
+        old_mode: old_mode.to_owned(),
+        new_mode: new_mode.to_owned(),
+        new_hash: new_hash.to_owned(),
+        path,
+        from,
+    }))
+}
+
+fn counts(field: &[u8]) -> Result<(Option<u64>, Option<u64>), Failure> {
+    let mut parts = field.splitn(3, |byte| *byte == b'\t');
+    let mut count = || -> Result<Option<u64>, Failure> {
+        let text = parts.next().and_then(|part| std::str::from_utf8(part).ok()).unwrap_or_default();
+        match text {
+            "-" => Ok(None),
+            number => number.parse().map(Some).map_err(|_| odd("a line count")),
+        }
+    };
+    Ok((count()?, count()?))
+}
+
+fn stat(entry: &RawEntry, added: Option<u64>, removed: Option<u64>) -> FileStat {
+    let zero = "000000";
+    let both = entry.old_mode != zero && entry.new_mode != zero;
+    let mode = (both && entry.old_mode != entry.new_mode)
+        .then(|| format!("{} → {}", entry.old_mode, entry.new_mode));
+    FileStat {
+        kind: entry.kind,
+        path: PathText::from_bytes(&entry.path),
+        from: entry.from.as_deref().map(PathText::from_bytes),
+        added,
+        removed,
+        mode,
+    }
+}
+
+/// What `git status --porcelain=v2 -z` lists.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct StatusLists {
+    /// Changes in the index against HEAD.
+    pub staged: Vec<Change>,
+    /// Changes in the work tree against the index.
+    pub unstaged: Vec<Change>,
+    /// Paths that git does not know.
+    pub untracked: Vec<PathText>,
+    /// Paths in conflict.
+    pub conflicted: Vec<PathText>,
+}
+
+/// Parses `git status --porcelain=v2 -z`.
+///
+/// # Errors
+/// A fault when git said something else.
+pub fn status(output: &[u8]) -> Result<StatusLists, Failure> {
+    let mut lists = StatusLists::default();
+    let mut fields = output.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+    while let Some(field) = fields.next() {
+        match field[0] {
+            b'1' => ordinary(field, 8, None, &mut lists)?,
+            b'2' => {
+                let from = fields.next().ok_or_else(|| odd("a rename"))?;
+                ordinary(field, 9, Some(from), &mut lists)?;
+            }
+            b'u' => lists.conflicted.push(PathText::from_bytes(path_after(field, 10)?)),
+            b'?' => lists.untracked.push(PathText::from_bytes(path_after(field, 1)?)),
+            b'#' | b'!' => {}
+            _ => return Err(odd("a status line")),
+        }
+    }
+    Ok(lists)
+}
+
+fn ordinary(
+    field: &[u8],
+    skip: usize,
+    from: Option<&[u8]>,
+    lists: &mut StatusLists,
+) -> Result<(), Failure> {
+    let path = PathText::from_bytes(path_after(field, skip)?);
+    let letters = field.get(2..4).ok_or_else(|| odd("a status line"))?;
+    for (letter, list) in [(letters[0], &mut lists.staged), (letters[1], &mut lists.unstaged)] {
+        if letter == b'.' {
+            continue;
+        }
+        let kind = change_kind(letter).ok_or_else(|| odd("a status letter"))?;
+        let renamed = matches!(kind, ChangeKind::Renamed | ChangeKind::Copied);
+        let from = from.filter(|_| renamed).map(PathText::from_bytes);
+        list.push(Change { kind, path: path.clone(), from });
+    }
+    Ok(())
+}
+
+/// The path of a status line: what follows the given number of space-separated words.
+fn path_after(field: &[u8], words: usize) -> Result<&[u8], Failure> {
+    let mut parts = field.splitn(words + 1, |byte| *byte == b' ');
+    parts.nth(words).ok_or_else(|| odd("a status line"))
+}
+
+/// Where one file's part of a patch ends, and what the patch says its content is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// The byte after the last one of its part.
+    pub end: usize,
+    /// The blob after, from the `index` line, when there is one.
+    pub new_hash: Option<String>,
+    /// Whether what is shown of it is not what it is: something was masked, or is not UTF-8.
+    pub hidden: bool,
+}
+
+/// Splits a patch made with `--full-index` into its files, in order.
+#[must_use]
+pub fn sections(patch: &[u8]) -> Vec<Section> {
+    let mut found: Vec<Section> = Vec::new();
+    let mut at = 0;
+    for line in patch.split_inclusive(|byte| *byte == b'\n') {
+        // A line of a hunk starts with a space, `+`, `-`, `\` or `@`; so this is a header.
+        if line.starts_with(b"diff --git ") {
+            if let Some(last) = found.last_mut() {
+                last.end = at;
+            }
+            found.push(Section { end: patch.len(), new_hash: None, hidden: false });
+        } else if let (Some(rest), Some(last)) = (line.strip_prefix(b"index "), found.last_mut()) {
+            last.new_hash = last.new_hash.take().or_else(|| new_hash(rest));
+        }
+        at += line.len();
+    }
+    found
+}
+
+fn new_hash(rest: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(rest).ok()?;
+    let (_, after) = text.split_once("..")?;
+    after.split_whitespace().next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::reply::{ChangeKind, PathText};
+
+    use super::{diff_stat, sections, status};
+
+    #[test]
+    fn a_status_of_odd_names_is_read_entry_by_entry() {
+        let output = b"1 .M N... 100644 100644 100644 aaa bbb nl\nname.txt\0\
+            2 R. N... 100644 100644 100644 aaa bbb R100 a -> b.txt\0old name\0\
+            u UU N... 100644 100644 100644 100644 a b c both sides\0? \xff\xfe.bin\0?  lead\0";
+        let lists = status(output).expect("it parses");
+        assert_eq!(lists.unstaged[0].path, PathText::Utf8("nl\nname.txt".to_owned()));
+        assert_eq!(lists.staged[0].kind, ChangeKind::Renamed);
+        assert_eq!(lists.staged[0].from, Some(PathText::Utf8("old name".to_owned())));
+        assert_eq!(lists.conflicted, [PathText::Utf8("both sides".to_owned())]);
+        assert_eq!(lists.untracked[1], PathText::Utf8(" lead".to_owned()));
+        assert!(matches!(lists.untracked[0], PathText::Escaped { .. }));
+    }
+
+    #[test]
+    fn raw_entries_and_counts_go_together() {
+        let output = b":100644 100755 aaa bbb M\0x\0:100644 100644 ccc ccc R100\0from\0to\0\
+            :100644 000000 ddd 000 D\0gone\0:000000 100644 000 eee A\0bin\0\
+            3\t1\tx\0000\t0\t\0from\0to\0000\t2\tgone\0-\t-\tbin\0";
+        let output: Vec<u8> = output.to_vec();
+        let (raw, stats) = diff_stat(&output).expect("it parses");
+        assert_eq!(raw.len(), 4);
+        assert_eq!(stats[0].mode.as_deref(), Some("100644 → 100755"));
+        assert_eq!((stats[0].added, stats[0].removed), (Some(3), Some(1)));
+        assert_eq!(stats[1].from, Some(PathText::Utf8("from".to_owned())));
+        assert_eq!(stats[2].removed, Some(2));
+        assert_eq!(stats[3].added, None);
+        assert_eq!(diff_stat(b"").expect("nothing"), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_patch_is_split_at_its_files_and_not_inside_them() {
+        let patch = b"diff --git a/x b/x\nindex 11..22 100644\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+diff --git a/y b/y\n\
+            diff --git a/z b/z\nold mode 100644\nnew mode 100755\n";
+        let found = sections(patch);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].new_hash.as_deref(), Some("22"));
+        assert_eq!(found[1].new_hash, None);
+        assert_eq!(found[1].end, patch.len());
+        assert!(patch[found[0].end..].starts_with(b"diff --git a/z"));
+    }
+}

@@ -1,0 +1,26 @@
+//! The executor: the only Sage process that touches repositories, git and the web.
+//!
+//! Start reading at [`server::Executor::perform`] (what happens to a call) or at [`daemon::run`]
+//! (what happens at start).
+
+pub mod config;
+
+pub mod daemon;
+
+pub mod server;
+
+pub mod session;
+
+pub mod workplace;
+
+pub mod tools;
+
+pub mod git;
+
+pub mod confine;
+
+pub mod credential;
+
+pub mod audit;
+
+pub mod cli;

@@ -1,0 +1,271 @@
+//! The executor's service: who calls, what the fence says, the tool, the audit.
+//!
+//! [`Executor::perform`] is the whole way of a call. Nothing that arrives on the socket is trusted:
+//! the peer is who the kernel says it is, and every fence stands on this side.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use futures::StreamExt;
+use policy::fence::{self, Caller, Permitted};
+use policy::git::Requester;
+use protocol::refusal::{Code, Fault, Outcome, Refusal};
+use protocol::reply::{PushState, Reply};
+use protocol::service::{Description, Executor as _, Request};
+use protocol::wire::{self, PROTOCOL_VERSION, Welcome};
+use serde_json::{Value, json};
+use tarpc::server::{BaseChannel, Channel};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use crate::audit::{self, Audit};
+use crate::confine::cancel::{self, Cancel};
+use crate::session::{Session, Sessions};
+use crate::tools::{self, Failure, file_tools, git_commit, git_read, git_remote};
+use crate::workplace::Workplace;
+
+/// Everything that serves calls.
+#[derive(Debug)]
+pub struct Executor {
+    workplace: Workplace,
+    sessions: Sessions,
+    audit: Audit,
+    peers: HashMap<u32, Peer>,
+    connections: Arc<Semaphore>,
+}
+
+/// A user that may connect.
+#[derive(Debug)]
+struct Peer {
+    requesters: Vec<Requester>,
+    in_flight: Arc<Semaphore>,
+}
+
+impl Executor {
+    /// An executor for a workplace, its audit and its peers.
+    #[must_use]
+    pub fn new(workplace: Workplace, audit: Audit, peers: Vec<(u32, Vec<Requester>)>) -> Self {
+        let limits = &workplace.limits;
+        let peer = |requesters| Peer {
+            requesters,
+            in_flight: Arc::new(Semaphore::new(limits.max_calls_in_flight)),
+        };
+        Self {
+            peers: peers.into_iter().map(|(uid, requesters)| (uid, peer(requesters))).collect(),
+            connections: Arc::new(Semaphore::new(limits.max_connections)),
+            sessions: Sessions::default(),
+            audit,
+            workplace,
+        }
+    }
+
+    /// The whole way of a call, on a thread that may block.
+    fn perform(&self, uid: u32, request: Request, cancel: &Cancel) -> Outcome {
+        let peer = &self.peers[&uid];
+        let session = self.sessions.of(uid, &request.turn.id);
+        let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = session.done.get(&request.id) {
+            return done.clone();
+        }
+        let about = audit::about(uid, &request);
+        let caller = Caller {
+            may_speak_for: &peer.requesters,
+            turn: &request.turn,
+            calls_before: session.calls,
+        };
+        let started = Instant::now();
+        let outcome = match fence::judge(&self.workplace.ground, caller, request.call) {
+            Err(refusal) => Outcome::Refusal(refusal),
+            Ok(permitted) => {
+                if let Err(error) = self.audit.append("call", about.clone()) {
+                    return Outcome::Fault(Fault::new(format!(
+                        "the audit cannot be written ({error}), so nothing was done; the operator makes room on the disk"
+                    )));
+                }
+                session.calls += 1;
+                tools::outcome(self.tool(permitted, &mut session, cancel))
+            }
+        };
+        self.write_down(about, &outcome, started);
+        session.done.insert(request.id, outcome.clone());
+        outcome
+    }
+
+    /// Runs the tool that was permitted.
+    fn tool(
+        &self,
+        permitted: Permitted,
+        session: &mut Session,
+        cancel: &Cancel,
+    ) -> Result<Reply, Failure> {
+        let place = &self.workplace;
+        match permitted {
+            Permitted::ListRoots => Ok(Reply::Roots(place.list_roots())),
+            Permitted::ListFiles(p) => file_tools::list_files(place, &p, cancel).map(Reply::Files),
+            Permitted::ReadFile(p) => file_tools::read_file(place, &p, session).map(Reply::File),
+            Permitted::WriteFile(p) => {
+                file_tools::write_file(place, &p, session).map(Reply::Written)
+            }
+            Permitted::EditFile(p) => file_tools::edit_file(place, &p).map(Reply::Edited),
+            Permitted::GitStatus(p) => git_read::status(place, &p, cancel).map(Reply::Status),
+            Permitted::GitDiff(p) => git_read::diff(place, &p, session, cancel).map(Reply::Diff),
+            Permitted::GitLog(p) => git_read::log(place, &p, cancel).map(Reply::Log),
+            Permitted::GitShow(p) => git_read::show(place, &p, session, cancel).map(Reply::Commit),
+            Permitted::GitBranches(p) => git_read::branches(place, &p).map(Reply::Branches),
+            Permitted::ReadOutput { handle, offset } => {
+                session.read_on(&handle, offset, place.limits.max_bytes).map(Reply::Output)
+            }
+            Permitted::GitCommit(p) => {
+                git_commit::commit(place, &p, session, cancel).map(Reply::Committed)
+            }
+            Permitted::GitPull(p) => git_remote::pull(place, &p, cancel).map(Reply::Pulled),
+            Permitted::GitPush(p) => git_remote::push(place, &p, cancel).map(Reply::Pushed),
+        }
+    }
+
+    /// The second line of a call. That it cannot be written does not undo what was done: it is said
+    /// in the log, and the next call will be refused.
+    fn write_down(&self, mut about: Value, outcome: &Outcome, started: Instant) {
+        let duration = started.elapsed().as_millis();
+        let (event, more) = match outcome {
+            Outcome::Reply(reply) => ("done", effects(reply)),
+            Outcome::Refusal(refusal) => ("refused", json!({"code": refusal.code.as_str()})),
+            Outcome::Fault(_) => ("fault", json!({})),
+        };
+        if let (Value::Object(about), Value::Object(more)) = (&mut about, more) {
+            about.extend(more);
+            about.insert(
+                "durationMs".to_owned(),
+                json!(u64::try_from(duration).unwrap_or(u64::MAX)),
+            );
+        }
+        if let Err(error) = self.audit.append(event, about) {
+            tracing::error!(%error, "the audit cannot be written");
+        }
+    }
+
+    fn describe(&self, uid: u32) -> Description {
+        let names = |peer: &Peer| peer.requesters.iter().map(|r| r.as_str().to_owned()).collect();
+        Description {
+            protocol_version: PROTOCOL_VERSION,
+            roots: self.workplace.root_infos(),
+            tools: fence::offered(&self.workplace.ground),
+            requesters: self.peers.get(&uid).map(names).unwrap_or_default(),
+            degraded: self.workplace.degraded.clone(),
+        }
+    }
+}
+
+/// What a reply did, for the audit.
+fn effects(reply: &Reply) -> Value {
+    let push = |state: &PushState| match state {
+        PushState::Pushed => "pushed",
+        PushState::Failed { .. } => "failed",
+    };
+    match reply {
+        Reply::Committed(done) => json!({"commit": done.hash, "push": push(&done.push)}),
+        Reply::Pulled(done) => json!({"commit": done.to}),
+        Reply::Pushed(done) => json!({"commit": done.hash, "push": "pushed"}),
+        _ => json!({}),
+    }
+}
+
+/// Serves connections until `shutdown` comes.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(
+    listener: UnixListener,
+    executor: Arc<Executor>,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    tokio::pin!(shutdown);
+    loop {
+        let (stream, _) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Too many open files, or a peer that is gone already: this one is lost, the next may not be.
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            () = &mut shutdown => return Ok(()),
+        };
+        tokio::spawn(connection(stream, Arc::clone(&executor)));
+    }
+}
+
+/// One connection: greeted, known, then served until it ends.
+async fn connection(mut stream: UnixStream, executor: Arc<Executor>) {
+    let Ok(credentials) = stream.peer_cred() else { return };
+    let uid = credentials.uid();
+    let seat = Arc::clone(&executor.connections).try_acquire_owned();
+    let judge = || match (executor.peers.contains_key(&uid), &seat) {
+        (false, _) => Welcome::UnknownPeer,
+        (true, Err(_)) => Welcome::Busy,
+        (true, Ok(_)) => Welcome::Ok,
+    };
+    match wire::greet_client(&mut stream, judge).await {
+        Ok(Welcome::Ok) => {}
+        Ok(welcome) => {
+            let said = json!({"peer": uid, "reason": format!("{welcome:?}")});
+            if let Err(error) = executor.audit.append("turned_away", said) {
+                tracing::error!(%error, "the audit cannot be written");
+            }
+            return;
+        }
+        Err(error) => {
+            tracing::debug!(uid, %error, "no greeting");
+            return;
+        }
+    }
+    let service = Service { executor, uid }.serve();
+    BaseChannel::with_defaults(wire::server_transport(stream))
+        .execute(service)
+        .for_each_concurrent(None, |response| response)
+        .await;
+}
+
+/// The service as one peer sees it.
+#[derive(Clone)]
+struct Service {
+    executor: Arc<Executor>,
+    uid: u32,
+}
+
+impl protocol::service::Executor for Service {
+    async fn describe(self, _: tarpc::context::Context) -> Description {
+        self.executor.describe(self.uid)
+    }
+
+    async fn call(self, _: tarpc::context::Context, request: Request) -> Outcome {
+        let in_flight = Arc::clone(&self.executor.peers[&self.uid].in_flight);
+        let Ok(seat) = in_flight.try_acquire_owned() else {
+            return Outcome::Refusal(Refusal::new(
+                Code::Busy,
+                "This peer has too many calls under way.",
+                "Wait for one of them, then call again.",
+            ));
+        };
+        // When the caller goes away or the deadline passes, this future is dropped, and so is the
+        // guard: the thread below sees it and stops its child.
+        let (_guard, cancel) = match cancel::pair() {
+            Ok(pair) => pair,
+            Err(error) => {
+                return Outcome::Fault(Fault::new(format!("no descriptors are left: {error}")));
+            }
+        };
+        let (executor, uid) = (Arc::clone(&self.executor), self.uid);
+        let work = tokio::task::spawn_blocking(move || {
+            // The seat is taken until the work has really ended, cancelled or not.
+            let _seat = seat;
+            executor.perform(uid, request, &cancel)
+        });
+        work.await
+            .unwrap_or_else(|_| Outcome::Fault(Fault::new("the call broke inside the executor")))
+    }
+}
