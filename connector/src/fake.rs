@@ -1,7 +1,7 @@
 //! An executor for tests: the real wire and the real service, with answers that the test gives.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::StreamExt;

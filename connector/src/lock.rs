@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub struct Lock {
     folder: PathBuf,
-    // Held for its lock; closing it releases.
-    _file: File,
+    file: File,
 }
 
 /// Why the folder is not ours.
@@ -84,13 +83,20 @@ impl Lock {
             Err(TryLockError::Error(source)) => return Err(io(&path)(source)),
         }
         sign(&mut file).map_err(io(&path))?;
-        Ok(Self { folder: folder.to_owned(), _file: file })
+        Ok(Self { folder: folder.to_owned(), file })
     }
 
     /// The folder that is held.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing alone releases only when no child that is about to start holds a copy as well.
+        let _ = self.file.unlock();
     }
 }
 

@@ -119,6 +119,9 @@ pub struct GitWrite {
     /// the file.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
+    /// A file of PEM certificates to trust for an https remote, instead of the system's.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
     /// Refuse a commit of anything that was not reviewed in the same turn.
     #[serde(default = "yes")]
     pub require_review: bool,
@@ -306,13 +309,16 @@ impl GitWrite {
         BranchName::parse(&self.branch).map_err(|why| format!("branch: {why}"))?;
         Identity::parse(&self.author).map_err(|why| format!("author: {why}"))?;
         let remote = Remote::parse(&self.remote).map_err(|why| format!("remote: {why}"))?;
-        match (&self.token_file, remote) {
-            (Some(path), Remote::Https { .. }) => absolute("tokenFile", path),
-            (Some(_), Remote::Local(_)) => {
-                Err("tokenFile: a local remote takes no token; leave it out".to_owned())
+        for (key, path) in [("tokenFile", &self.token_file), ("caFile", &self.ca_file)] {
+            match (path, &remote) {
+                (Some(path), Remote::Https { .. }) => absolute(key, path)?,
+                (Some(_), Remote::Local(_)) => {
+                    return Err(format!("{key}: a local remote takes none; leave it out"));
+                }
+                (None, _) => {}
             }
-            (None, _) => Ok(()),
         }
+        Ok(())
     }
 }
 

@@ -14,6 +14,8 @@ use std::process::ExitCode;
 use policy::git::Remote;
 use rustix::fs::{Mode, OFlags};
 
+use crate::git::child::Https;
+
 const TOKEN_FILE: &str = "SAGE_TOKEN_FILE";
 const TOKEN_ORIGIN: &str = "SAGE_TOKEN_ORIGIN";
 
@@ -24,13 +26,16 @@ const MAX_TOKEN_BYTES: usize = 8192;
 pub(crate) fn environment(
     self_exe: &Path,
     remote: &Remote,
-    token_file: Option<&Path>,
+    https: Option<Https<'_>>,
     set: &mut impl FnMut(&str, OsString),
 ) {
     let Remote::Https { host, port, .. } = remote else { return };
     // Names are resolved over TCP: no child may use UDP.
     set("RES_OPTIONS", "use-vc".into());
-    if let Some(token_file) = token_file {
+    if let Some(ca_file) = https.and_then(|https| https.ca_file) {
+        set("GIT_SSL_CAINFO", ca_file.into());
+    }
+    if let Some(token_file) = https.and_then(|https| https.token_file) {
         set("GIT_ASKPASS", self_exe.into());
         set(TOKEN_FILE, token_file.into());
         set(TOKEN_ORIGIN, origin(host, *port).into());

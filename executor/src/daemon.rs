@@ -14,6 +14,7 @@ use crate::confine;
 use crate::confine::daemon::DaemonPlan;
 use crate::confine::kernel::KernelSupport;
 use crate::git::{skeleton, stage};
+use crate::outcomes::Outcomes;
 use crate::server::{Executor, serve};
 use crate::tools::files;
 use crate::workplace::{self, Workplace};
@@ -34,6 +35,7 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
     let kernel = KernelSupport::detect().allow_degraded(config.allow_degraded);
     let mut workplace = Workplace::open(&config, &kernel).map_err(anyhow::Error::msg)?;
     let audit = Audit::open(&config.state_dir).context("the audit cannot be opened")?;
+    let outcomes = Outcomes::open(&config.state_dir).context("the outcomes cannot be opened")?;
     skeleton::remove_leftovers(&config.state_dir).context("leftovers cannot be removed")?;
 
     // From here on there is no way back, and no second thread yet.
@@ -47,12 +49,12 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
     }
     workplace.degraded = enforced.degraded().iter().map(ToString::to_string).collect();
 
-    put_right(&workplace, &audit)?;
+    put_right(&workplace, &audit, &outcomes)?;
     audit.append(
         "started",
         serde_json::json!({"landlockAbi": enforced.abi(), "degraded": workplace.degraded}),
     )?;
-    let executor = Arc::new(Executor::new(workplace, audit, peers));
+    let executor = Arc::new(Executor::new(workplace, audit, outcomes, peers));
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(
         async move {
             listener.set_nonblocking(true)?;
@@ -66,8 +68,8 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
 }
 
 /// Finishes or removes what a killed process left, and says so in the audit.
-fn put_right(workplace: &Workplace, audit: &Audit) -> anyhow::Result<()> {
-    for recovered in stage::recover(workplace).map_err(anyhow::Error::msg)? {
+fn put_right(workplace: &Workplace, audit: &Audit, outcomes: &Outcomes) -> anyhow::Result<()> {
+    for recovered in stage::recover(workplace, outcomes).map_err(anyhow::Error::msg)? {
         audit.append("recovered", serde_json::to_value(&recovered)?)?;
     }
     for root in workplace.roots.iter().filter(|root| root.is_writable()) {

@@ -23,4 +23,6 @@ pub mod credential;
 
 pub mod audit;
 
+pub mod outcomes;
+
 pub mod cli;

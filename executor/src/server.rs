@@ -9,10 +9,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use futures::StreamExt;
+use policy::authority;
 use policy::fence::{self, Caller, Permitted};
 use policy::git::Requester;
 use protocol::refusal::{Code, Fault, Outcome, Refusal};
-use protocol::reply::{PushState, Reply};
+use protocol::reply::{Committed, PushState, Reply};
 use protocol::service::{Description, Executor as _, Request};
 use protocol::wire::{self, PROTOCOL_VERSION, Welcome};
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::audit::{self, Audit};
 use crate::confine::cancel::{self, Cancel};
+use crate::outcomes::{CallKey, Outcomes};
 use crate::session::{Session, Sessions};
 use crate::tools::{self, Failure, file_tools, git_commit, git_read, git_remote};
 use crate::workplace::Workplace;
@@ -32,8 +34,16 @@ pub struct Executor {
     workplace: Workplace,
     sessions: Sessions,
     audit: Audit,
+    outcomes: Outcomes,
     peers: HashMap<u32, Peer>,
     connections: Arc<Semaphore>,
+}
+
+/// One call under way.
+struct Call<'a> {
+    session: &'a mut Session,
+    cancel: &'a Cancel,
+    key: &'a CallKey,
 }
 
 /// A user that may connect.
@@ -46,7 +56,12 @@ struct Peer {
 impl Executor {
     /// An executor for a workplace, its audit and its peers.
     #[must_use]
-    pub fn new(workplace: Workplace, audit: Audit, peers: Vec<(u32, Vec<Requester>)>) -> Self {
+    pub fn new(
+        workplace: Workplace,
+        audit: Audit,
+        outcomes: Outcomes,
+        peers: Vec<(u32, Vec<Requester>)>,
+    ) -> Self {
         let limits = &workplace.limits;
         let peer = |requesters| Peer {
             requesters,
@@ -57,6 +72,7 @@ impl Executor {
             connections: Arc::new(Semaphore::new(limits.max_connections)),
             sessions: Sessions::default(),
             audit,
+            outcomes,
             workplace,
         }
     }
@@ -66,8 +82,11 @@ impl Executor {
         let peer = &self.peers[&uid];
         let session = self.sessions.of(uid, &request.turn.id);
         let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(done) = session.done.get(&request.id) {
-            return done.clone();
+        let key = CallKey::new(uid, &request.turn.id, &request.id);
+        let writes = authority::writes(request.call.name());
+        let kept = || writes.then(|| self.outcomes.find(&key)).flatten();
+        if let Some(done) = session.done.get(&request.id).cloned().or_else(kept) {
+            return done;
         }
         let about = audit::about(uid, &request);
         let caller = Caller {
@@ -85,22 +104,23 @@ impl Executor {
                     )));
                 }
                 session.calls += 1;
-                tools::outcome(self.tool(permitted, &mut session, cancel))
+                let mut call = Call { session: &mut session, cancel, key: &key };
+                tools::outcome(self.tool(permitted, &mut call))
             }
         };
+        if let (true, Outcome::Reply(reply)) = (writes, &outcome) {
+            self.keep(&key, reply);
+        }
         self.write_down(about, &outcome, started);
         session.done.insert(request.id, outcome.clone());
         outcome
     }
 
     /// Runs the tool that was permitted.
-    fn tool(
-        &self,
-        permitted: Permitted,
-        session: &mut Session,
-        cancel: &Cancel,
-    ) -> Result<Reply, Failure> {
+    fn tool(&self, permitted: Permitted, call: &mut Call<'_>) -> Result<Reply, Failure> {
         let place = &self.workplace;
+        let cancel = call.cancel;
+        let session = &mut *call.session;
         match permitted {
             Permitted::ListRoots => Ok(Reply::Roots(place.list_roots())),
             Permitted::ListFiles(p) => file_tools::list_files(place, &p, cancel).map(Reply::Files),
@@ -118,10 +138,20 @@ impl Executor {
                 session.read_on(&handle, offset, place.limits.max_bytes).map(Reply::Output)
             }
             Permitted::GitCommit(p) => {
-                git_commit::commit(place, &p, session, cancel).map(Reply::Committed)
+                let committed =
+                    |done: &Committed| self.keep(call.key, &Reply::Committed(done.clone()));
+                git_commit::commit(place, &p, session, cancel, call.key, committed)
+                    .map(Reply::Committed)
             }
             Permitted::GitPull(p) => git_remote::pull(place, &p, cancel).map(Reply::Pulled),
             Permitted::GitPush(p) => git_remote::push(place, &p, cancel).map(Reply::Pushed),
+        }
+    }
+
+    /// Keeps what a writing call did. That it cannot be kept does not undo it: it is said in the log.
+    fn keep(&self, key: &CallKey, reply: &Reply) {
+        if let Err(error) = self.outcomes.keep(key, reply) {
+            tracing::error!(%error, "an outcome cannot be kept");
         }
     }
 

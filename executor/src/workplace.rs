@@ -1,5 +1,6 @@
 //! Where calls work: everything they need, checked and opened once at start.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -64,6 +65,8 @@ pub struct GitRoot {
     pub identity: Identity,
     /// The token's file.
     pub token_file: Option<PathBuf>,
+    /// The certificates to trust, instead of the system's.
+    pub ca_file: Option<PathBuf>,
     /// Whether a commit must have been reviewed.
     pub require_review: bool,
 }
@@ -78,6 +81,19 @@ impl Root {
         step: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
         self.reading.run(step)?
+    }
+
+    /// As [`Root::read`], for a step that takes long enough to be worth cancelling: it sees the
+    /// cancellation, and no other descriptor.
+    ///
+    /// # Errors
+    /// As [`Root::read`].
+    pub fn read_cancellable<T: Send>(
+        &self,
+        cancel: &Cancel,
+        step: impl FnOnce() -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
+        self.reading.run_keeping(&[cancel.as_fd()], step)?
     }
 
     /// Does a step on a thread of its own that can read and write the root and nothing else.
@@ -269,7 +285,7 @@ impl GitJob<'_> {
             place: self.place,
             index: local.index,
             skeleton: None,
-            token_file: None,
+            https: None,
             stdin: local.stdin,
             max_output: MAX_OUTPUT,
             wall: self.workplace.git_timeout(),
@@ -316,6 +332,7 @@ fn open_root(root: &RootConfig, kernel: &KernelSupport) -> Result<Root, String> 
                 },
                 identity: Identity::parse(&git.author)?,
                 token_file: git.token_file.clone(),
+                ca_file: git.ca_file.clone(),
                 require_review: git.require_review,
             })
         }

@@ -387,7 +387,9 @@ async fn a_call_that_is_lost_twice_fails_the_turn_and_is_not_tried_again() {
     });
     let mut it = seat(Rules, &fake.socket, Limits::default());
     match it.say("m1", "push strategy").await {
-        Ended::Turn(TurnOutcome::Failed { reason }) => assert!(reason.contains("ended"), "{reason}"),
+        Ended::Turn(TurnOutcome::Failed { reason }) => {
+            assert!(reason.contains("ended"), "{reason}")
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(fake.requests().len(), 2);

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpgid,
@@ -64,7 +64,7 @@ impl Launcher {
     /// See [`LaunchError`]. A program that ran and failed is no error: see
     /// [`ChildOutput::status`].
     pub fn run(&self, spec: &ChildSpec, cancel: &Cancel) -> Result<ChildOutput, LaunchError> {
-        let deadline = Instant::now() + spec.limits.wall;
+        let deadline = deadline(spec.limits.wall)?;
         if cancel.is_cancelled() {
             return Err(LaunchError::Cancelled);
         }
@@ -128,6 +128,11 @@ fn require_consistent(spec: &ChildSpec) -> Result<(), LaunchError> {
         return Err(LaunchError::Setup("program and folder must be absolute paths".to_owned()));
     }
     Ok(())
+}
+
+fn deadline(wall: Duration) -> Result<Instant, LaunchError> {
+    let too_long = || LaunchError::Setup("its time limit is beyond all clocks".to_owned());
+    Instant::now().checked_add(wall).ok_or_else(too_long)
 }
 
 /// A word that nobody who was not told it can guess: what keyed hashing draws from the kernel.

@@ -209,7 +209,7 @@ fn thread_refusals(network: bool) -> Result<Rules, ConfineError> {
     }
     #[cfg(target_arch = "x86_64")]
     {
-        rules = rules.all(&[libc::SYS_chmod, libc::SYS_utime, libc::SYS_utimes]);
+        rules = rules.all(&[libc::SYS_chmod]);
     }
     if network {
         // No new socket is a Unix one; the daemon's filter sees to the rest.

@@ -243,7 +243,8 @@ pub(crate) const DAEMON: &[i64] = &[
     libc::SYS_pidfd_send_signal,
 ];
 
-/// What a thread in a domain must not do beyond what its domain and the daemon's filter refuse.
+/// What a thread in a domain must not do beyond what its domain and the daemon's filter refuse. Kept
+/// short, as every call of a tool pays for it.
 pub(crate) const NOT_IN_THREADS: &[i64] = &[
     // No row of an in-process tool starts a program.
     libc::SYS_execve,
@@ -257,19 +258,15 @@ pub(crate) const NOT_IN_THREADS: &[i64] = &[
     // None stops anyone; kernels before Landlock's scopes would let it.
     libc::SYS_kill,
     libc::SYS_tkill,
-    libc::SYS_rt_sigqueueinfo,
-    libc::SYS_rt_tgsigqueueinfo,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal,
     libc::SYS_setpgid,
     // Landlock does not govern metadata, and the token's mode is metadata.
     libc::SYS_fchmodat,
-    recent(452), // fchmodat2
     libc::SYS_utimensat,
     // Rulesets and filters are the daemon's business.
     libc::SYS_landlock_create_ruleset,
     libc::SYS_landlock_add_rule,
-    libc::SYS_setrlimit,
 ];
 
 /// Answered with "no such call", upon which every libc uses the older form whose flags a filter can

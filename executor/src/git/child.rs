@@ -360,6 +360,15 @@ fn url(remote: &Remote) -> OsString {
     }
 }
 
+/// What a remote over https needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Https<'a> {
+    /// The token's file.
+    pub token_file: Option<&'a Path>,
+    /// The certificates to trust, instead of the system's.
+    pub ca_file: Option<&'a Path>,
+}
+
 /// What a call of git is about: where it runs, and what it is told.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -373,8 +382,8 @@ pub struct Call<'a> {
     pub index: Option<&'a Path>,
     /// The skeleton git directory, for remote verbs.
     pub skeleton: Option<&'a Path>,
-    /// The token's file, for remote verbs over https.
-    pub token_file: Option<&'a Path>,
+    /// For remote verbs over https.
+    pub https: Option<Https<'a>>,
     /// What it reads.
     pub stdin: Vec<u8>,
     /// How much of its output is kept, in bytes.
@@ -461,7 +470,7 @@ impl Git {
             Verb::LsRemote(remote, _) | Verb::Fetch(remote, _) | Verb::Push(remote, ..),
         ) = (row.exec, &call.verb)
         {
-            crate::credential::environment(&self.askpass, remote, call.token_file, &mut set);
+            crate::credential::environment(&self.askpass, remote, call.https, &mut set);
         }
         env
     }
@@ -513,8 +522,12 @@ impl Git {
             }
             Remote::Https { port, .. } => {
                 files.extend(self.https_files());
-                if let Some(token) = call.token_file {
+                let https = call.https;
+                if let Some(token) = https.and_then(|https| https.token_file) {
                     files.push(Grant::new(token, Rights::READ_FILE, "the token, for askpass"));
+                }
+                if let Some(ca_file) = https.and_then(|https| https.ca_file) {
+                    files.push(Grant::new(ca_file, Rights::READ_FILE, "certificate authorities"));
                 }
                 vec![*port, DNS_PORT]
             }
@@ -537,10 +550,14 @@ impl Git {
             }
             Remote::Https { port, .. } => {
                 files.extend(self.https_files());
-                let token = root.token_file.clone();
-                files.extend(
-                    token.map(|path| Grant::new(path, Rights::READ_FILE, "the token, for askpass")),
-                );
+                for (path, reason) in [
+                    (&root.token_file, "the token, for askpass"),
+                    (&root.ca_file, "certificate authorities"),
+                ] {
+                    files.extend(
+                        path.as_ref().map(|path| Grant::new(path, Rights::READ_FILE, reason)),
+                    );
+                }
                 (files, vec![*port, DNS_PORT])
             }
         }

@@ -19,10 +19,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use protocol::refusal::Code;
+use protocol::reply::{Committed, Reply};
 use serde::{Deserialize, Serialize};
 
 use super::repo::{self, Place};
 use crate::audit::hex;
+use crate::outcomes::{CallKey, Outcomes};
 use crate::tools::Failure;
 use crate::workplace::{Root, Workplace};
 
@@ -40,7 +42,15 @@ struct Pending {
     nonce: String,
     branch: String,
     /// The commit, once it exists and before the branch moves.
-    commit: Option<String>,
+    commit: Option<Made>,
+}
+
+/// A commit that exists, and the call that asked for it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Made {
+    call: CallKey,
+    done: Committed,
 }
 
 /// A private index under git's index lock. Dropped without [`Stage::finish`], it leaves no trace.
@@ -127,8 +137,8 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// When the state directory cannot be written; the branch must then not move.
-    pub fn about_to_move(&mut self, commit: &str) -> Result<(), Failure> {
-        self.pending.commit = Some(commit.to_owned());
+    pub fn about_to_move(&mut self, call: &CallKey, done: &Committed) -> Result<(), Failure> {
+        self.pending.commit = Some(Made { call: call.clone(), done: done.clone() });
         self.pending.save(self.state_dir)
     }
 
@@ -224,7 +234,7 @@ pub struct Recovered {
 ///
 /// # Errors
 /// When a record cannot be read, or a clone cannot be put right.
-pub fn recover(workplace: &Workplace) -> Result<Vec<Recovered>, String> {
+pub fn recover(workplace: &Workplace, outcomes: &Outcomes) -> Result<Vec<Recovered>, String> {
     let folder = workplace.state_dir.join(FOLDER);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut found = Vec::new();
@@ -240,8 +250,13 @@ pub fn recover(workplace: &Workplace) -> Result<Vec<Recovered>, String> {
             let Some(root) = workplace.roots.iter().find(|root| root.name == pending.root) else {
                 continue;
             };
-            let commit = put_right(root, &pending)
+            let made = put_right(root, &pending)
                 .map_err(|failure| format!("{}: {failure:?}", path.display()))?;
+            if let Some(made) = &made {
+                let reply = Reply::Committed(made.done.clone());
+                outcomes.keep(&made.call, &reply).map_err(|error| error.to_string())?;
+            }
+            let commit = made.map(|made| made.done.hash);
             found.push(Recovered { root: pending.root, commit });
         }
         fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -249,7 +264,7 @@ pub fn recover(workplace: &Workplace) -> Result<Vec<Recovered>, String> {
     Ok(found)
 }
 
-fn put_right(root: &Root, pending: &Pending) -> Result<Option<String>, Failure> {
+fn put_right(root: &Root, pending: &Pending) -> Result<Option<Made>, Failure> {
     let place = Place {
         work_tree: pending.work_tree.clone(),
         git_dir: pending.git_dir.clone(),
@@ -266,6 +281,6 @@ fn branch_holds(place: &Place, pending: &Pending) -> bool {
     let Ok(repository) = repo::open(place) else { return false };
     let tip = repository.find_reference(&pending.branch).ok().and_then(|mut r| r.peel_to_id().ok());
     let Some(tip) = tip.map(|id| id.detach().to_string()) else { return false };
-    let distance = repo::distance(&repository, &tip, commit);
+    let distance = repo::distance(&repository, &tip, &commit.done.hash);
     matches!(distance, Ok(Some(distance)) if distance.behind == 0)
 }

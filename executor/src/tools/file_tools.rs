@@ -21,7 +21,9 @@ pub fn list_files(
     cancel: &Cancel,
 ) -> Result<FileList, Failure> {
     let root = &workplace.roots[permit.root()];
-    root.read(|| files::list(&root.path, permit.action(), workplace.limits.max_files, cancel))
+    root.read_cancellable(cancel, || {
+        files::list(&root.path, permit.action(), workplace.limits.max_files, cancel)
+    })
 }
 
 /// Reads a file, or a part of it.

@@ -16,14 +16,16 @@ use super::git_remote::LocalClone;
 use crate::confine::cancel::{self, Cancel};
 use crate::git::child::{Sides, Verb};
 use crate::git::parse;
+use crate::git::repo;
 use crate::git::stage::Stage;
+use crate::outcomes::CallKey;
 use crate::session::Session;
 use crate::workplace::{GitJob, GitRoot, Local, Workplace};
 
 /// The empty tree, which stands for "before the first commit".
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
-/// Commits and pushes.
+/// Commits and pushes. `record` is told of the commit once it is made and before it is pushed.
 ///
 /// # Errors
 /// The fences of the writing verbs; `already_staged`, `remote_ahead`, `diverged`, `filtered_path`,
@@ -34,6 +36,8 @@ pub fn commit(
     permit: &Permit<GitCommit>,
     session: &mut Session,
     cancel: &Cancel,
+    call: &CallKey,
+    record: impl FnOnce(&Committed),
 ) -> Result<Committed, Failure> {
     let root = &workplace.roots[permit.root()];
     let git = root.git_terms()?;
@@ -59,20 +63,22 @@ pub fn commit(
 
     let files = job.staged_stat(&stage, base)?;
     let hash = job.write_commit(git, action, &stage, head)?;
-    stage.about_to_move(&hash)?;
-    job.move_branch(git, action, &hash, head)?;
-    stage.finish()?;
-    session.review(permit.root()).use_up();
-
-    let push = job.push_commit(git, head, &hash)?;
-    Ok(Committed {
+    let mut done = Committed {
         short: job.short(&hash)?,
         hash,
         branch: git.terms.branch.as_str().to_owned(),
         trailer: action.requester.trailer(),
         untrusted_files: files,
-        push,
-    })
+        push: not_pushed_yet(),
+    };
+    stage.about_to_move(call, &done)?;
+    job.move_branch(git, action, &done.hash, head)?;
+    session.review(permit.root()).use_up();
+    record(&done);
+    stage.finish()?;
+
+    done.push = job.push_commit(git, head, &done.hash)?;
+    Ok(done)
 }
 
 impl GitJob<'_> {
@@ -209,10 +215,14 @@ impl GitJob<'_> {
             reason: &format!("commit: {}", action.message.subject()),
             identity: &git.identity,
         };
-        let output = job.try_git(verb, Local::default())?;
-        if output.status.success() {
+        let ended = job.try_git(verb, Local::default());
+        // What the branch says decides, not what became of the child.
+        let name = git.terms.branch.full();
+        let now = self.root.read(|| Ok(repo::ref_commit(&repo::open(self.place)?, &name)))?;
+        if now.as_deref() == Some(hash) {
             return Ok(());
         }
+        ended?;
         Err(Failure::refuse(
             Code::Raced,
             "The branch moved while the commit was being made; nothing was committed.",
@@ -242,7 +252,16 @@ impl GitJob<'_> {
     }
 
     fn short(&self, hash: &str) -> Result<String, Failure> {
-        self.root.read(|| crate::git::repo::short_hash(&crate::git::repo::open(self.place)?, hash))
+        self.root.read(|| repo::short_hash(&repo::open(self.place)?, hash))
+    }
+}
+
+/// What is on record until the push is through: a killed executor leaves it.
+fn not_pushed_yet() -> PushState {
+    PushState::Failed {
+        code: Code::Cancelled,
+        message: "The executor stopped before the push was through. git_push asks the remote, and pushes if need be."
+            .to_owned(),
     }
 }
 

@@ -240,7 +240,7 @@ pub fn log(
 ) -> Result<Log, Failure> {
     let root = &workplace.roots[permit.root()];
     let action = permit.action();
-    root.read(|| {
+    root.read_cancellable(cancel, || {
         let place = repo::locate(&root.path, action.path.as_ref())?;
         let repository = repo::open(&place)?;
         let path = match &action.path {

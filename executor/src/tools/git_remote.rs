@@ -15,7 +15,7 @@ use super::Failure;
 use super::files::RootDir;
 use crate::confine::cancel::{self, Cancel};
 use crate::confine::child::ChildOutput;
-use crate::git::child::{Call, Sides, Verb};
+use crate::git::child::{Call, Https, Sides, Verb};
 use crate::git::parse;
 use crate::git::repo::{self, Distance, Place};
 use crate::git::skeleton::Skeleton;
@@ -69,7 +69,10 @@ impl GitJob<'_> {
             place: self.place,
             index: None,
             skeleton: Some(skeleton.path()),
-            token_file: git.token_file.as_deref(),
+            https: Some(Https {
+                token_file: git.token_file.as_deref(),
+                ca_file: git.ca_file.as_deref(),
+            }),
             stdin: Vec::new(),
             max_output: 64 * 1024,
             wall: self.workplace.git_timeout(),

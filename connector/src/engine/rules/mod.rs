@@ -40,7 +40,7 @@ impl Engine for Rules {
             Ok(Command::Commit(commit)) => review_and_commit(commit, tools).await?,
             Err(misread) => misread,
         };
-        Ok(Answer { text, usage: None })
+        Ok(Answer { text: text.trim_end().to_owned(), usage: None })
     }
 }
 
