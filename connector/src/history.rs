@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use protocol::reply::PushState;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::delivery::Sent;
 use crate::journal::{OutboxEntry, TURNS, read_outbox, read_record, stored};
@@ -135,7 +135,7 @@ fn call(call: &CallRecord) -> String {
     let mut text = format!(
         "  call      {} {} → {result} ({} ms)\n",
         one_line(&call.tool),
-        one_line(&call.arguments.to_string()),
+        one_line(&given(&call.arguments)),
         call.duration_ms
     );
     if let Some(commit) = &call.commit {
@@ -143,6 +143,14 @@ fn call(call: &CallRecord) -> String {
             writeln!(text, "  commit    {}, {}", commit_words(commit), one_line(&commit.trailer));
     }
     text
+}
+
+/// The arguments that were given.
+fn given(arguments: &Value) -> String {
+    let Value::Object(arguments) = arguments else { return arguments.to_string() };
+    let given = arguments.iter().filter(|(_, value)| !value.is_null());
+    let given: Vec<_> = given.map(|(name, value)| format!("{name}={value}")).collect();
+    given.join(" ")
 }
 
 fn commit_words(commit: &CommitRecord) -> String {

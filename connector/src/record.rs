@@ -249,6 +249,7 @@ fn texts(call: &ToolCall) -> &'static [&'static str] {
     match call {
         ToolCall::WriteFile(_) => &["text"],
         ToolCall::EditFile(_) => &["old", "new"],
+        ToolCall::ReserveId(_) => &["title"],
         ToolCall::GitCommit(_) => &["message"],
         ToolCall::ListRoots(_)
         | ToolCall::ListFiles(_)
@@ -277,7 +278,7 @@ fn without_texts(call: &ToolCall) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use protocol::tool::{EditFile, GitCommit, ToolCall, WriteFile};
+    use protocol::tool::{EditFile, GitCommit, Prefix, ReserveId, ToolCall, WriteFile};
 
     use super::{CallRecord, CallResult, TextDigest};
 
@@ -294,6 +295,11 @@ mod tests {
                 old: secret.into(),
                 new: secret.into(),
                 ..<_>::default()
+            }),
+            ToolCall::ReserveId(ReserveId {
+                root: "r".into(),
+                prefix: Prefix::Dec,
+                title: secret.into(),
             }),
             ToolCall::GitCommit(GitCommit { message: secret.into(), ..<_>::default() }),
         ];

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use protocol::refusal::Outcome;
 use protocol::reply::{
-    Edited, FileList, FileText, GitAccess, OutputPage, PathText, Reply, Roots, Written,
+    Edited, FileList, FileText, GitAccess, OutputPage, PathText, Reply, Reserved, Roots, Written,
 };
 
 pub use git::{diff, new_files};
@@ -37,6 +37,7 @@ pub fn reply(reply: &Reply) -> String {
         Reply::Written(written) => self::written(written),
         Reply::Edited(edited) => self::edited(edited),
         Reply::Output(page) => output(page),
+        Reply::Reserved(reserved) => self::reserved(reserved),
         Reply::Status(status) => git::status(status),
         Reply::Diff(diff) => git::diff(diff),
         Reply::Log(log) => git::log(log),
@@ -150,6 +151,11 @@ fn output(page: &OutputPage) -> String {
         let _ = write!(text, "\n(there is more, from byte {next} of {})", page.size);
     }
     text
+}
+
+fn reserved(reserved: &Reserved) -> String {
+    let (id, registry) = (one_line(&reserved.id), one_line(&reserved.registry));
+    format!("Reserved {id}; its line in {registry} goes into the next commit by itself.")
 }
 
 #[cfg(test)]

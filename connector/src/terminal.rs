@@ -116,6 +116,7 @@ impl<W: Write + Send> Console<W> {
                 line = self.lines.recv() => line,
             };
             let Some(line) = line else {
+                self.note("")?;
                 return Ok(begun.then_some(message));
             };
             match line.strip_suffix('\\') {

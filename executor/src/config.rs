@@ -31,6 +31,10 @@ pub struct Config {
     /// git's absolute path. Without it, `git` is looked for in /usr/local/bin, /usr/bin and /bin.
     #[serde(default)]
     pub git_program: Option<PathBuf>,
+    /// python3's absolute path, for the record protocol. Without it, `python3` is looked for in
+    /// /usr/bin, /usr/local/bin and /bin.
+    #[serde(default)]
+    pub python_program: Option<PathBuf>,
     /// Start on a kernel that cannot enforce everything. Loud in logs and in `describe`.
     #[serde(default)]
     pub allow_degraded: bool,
@@ -73,6 +77,9 @@ pub struct RootConfig {
     /// The record protocol that the repository follows.
     #[serde(default)]
     pub protocol: Option<RecordProtocol>,
+    /// Who holds the locks that Sage takes, under the record protocol.
+    #[serde(default = "lock_owner")]
+    pub lock_owner: String,
     /// Globs of paths that are read and never written. Under the vault protocol the default is
     /// `tools/**`, `AGENTS.md` and the registry.
     #[serde(default)]
@@ -125,6 +132,10 @@ pub struct GitWrite {
     /// Refuse a commit of anything that was not reviewed in the same turn.
     #[serde(default = "yes")]
     pub require_review: bool,
+}
+
+fn lock_owner() -> String {
+    "sage".to_owned()
 }
 
 fn yes() -> bool {
@@ -274,6 +285,10 @@ impl RootConfig {
             ));
         }
         absolute("path", &self.path)?;
+        Requester::parse(&self.lock_owner).map_err(|why| format!("lockOwner: {why}"))?;
+        if self.protocol.is_some() && !matches!(self.git, Some(GitConfig::Full(_))) {
+            return Err("protocol: the record protocol needs a full `git` key".to_owned());
+        }
         for glob in self.protected.iter().flatten() {
             PathGlob::parse(glob).map_err(|refusal| format!("protected: {}", refusal.message))?;
         }

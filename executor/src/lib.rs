@@ -17,6 +17,8 @@ pub mod tools;
 
 pub mod git;
 
+pub mod records;
+
 pub mod confine;
 
 pub mod credential;

@@ -25,7 +25,7 @@ use crate::audit::{self, Audit};
 use crate::confine::cancel::{self, Cancel};
 use crate::outcomes::{CallKey, Outcomes};
 use crate::session::{Session, Sessions};
-use crate::tools::{self, Failure, file_tools, git_commit, git_read, git_remote};
+use crate::tools::{self, Failure, file_tools, git_commit, git_read, git_remote, record_tools};
 use crate::workplace::Workplace;
 
 /// Everything that serves calls.
@@ -126,9 +126,9 @@ impl Executor {
             Permitted::ListFiles(p) => file_tools::list_files(place, &p, cancel).map(Reply::Files),
             Permitted::ReadFile(p) => file_tools::read_file(place, &p, session).map(Reply::File),
             Permitted::WriteFile(p) => {
-                file_tools::write_file(place, &p, session).map(Reply::Written)
+                file_tools::write_file(place, &p, session, cancel).map(Reply::Written)
             }
-            Permitted::EditFile(p) => file_tools::edit_file(place, &p).map(Reply::Edited),
+            Permitted::EditFile(p) => file_tools::edit_file(place, &p, cancel).map(Reply::Edited),
             Permitted::GitStatus(p) => git_read::status(place, &p, cancel).map(Reply::Status),
             Permitted::GitDiff(p) => git_read::diff(place, &p, session, cancel).map(Reply::Diff),
             Permitted::GitLog(p) => git_read::log(place, &p, cancel).map(Reply::Log),
@@ -136,6 +136,9 @@ impl Executor {
             Permitted::GitBranches(p) => git_read::branches(place, &p).map(Reply::Branches),
             Permitted::ReadOutput { handle, offset } => {
                 session.read_on(&handle, offset, place.limits.max_bytes).map(Reply::Output)
+            }
+            Permitted::ReserveId(p) => {
+                record_tools::reserve_id(place, &p, cancel).map(Reply::Reserved)
             }
             Permitted::GitCommit(p) => {
                 let committed =

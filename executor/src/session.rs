@@ -188,13 +188,16 @@ impl Session {
     }
 }
 
+/// The blob that git stores for bytes.
+pub(crate) fn blob_hash(bytes: &[u8]) -> Result<String, Failure> {
+    gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::objs::Kind::Blob, bytes)
+        .map(|id| id.to_string())
+        .map_err(|error| Failure::fault(error.to_string()))
+}
+
 /// The blobs that git may store for a file: its bytes, or its bytes with line endings normalised.
 fn blobs(file: &[u8]) -> Vec<String> {
-    let hash = |bytes: &[u8]| {
-        gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::objs::Kind::Blob, bytes)
-            .map(|id| id.to_string())
-            .ok()
-    };
+    let hash = |bytes: &[u8]| blob_hash(bytes).ok();
     let mut normal = Vec::with_capacity(file.len());
     for (at, byte) in file.iter().enumerate() {
         if *byte != b'\r' || file.get(at + 1) != Some(&b'\n') {

@@ -21,6 +21,7 @@ use crate::confine::launcher::Launcher;
 use crate::credential;
 use crate::git::child::{Git, Verb};
 use crate::git::repo::Place;
+use crate::records::{Python, Records};
 use crate::tools::Failure;
 
 /// Where calls work.
@@ -36,6 +37,8 @@ pub struct Workplace {
     pub launcher: Launcher,
     /// The git that is run.
     pub git: Git,
+    /// The Python that runs the record protocol's scripts, where a root follows it.
+    pub python: Option<Python>,
     /// Where unfinished work is recorded.
     pub state_dir: PathBuf,
     /// What the kernel does not enforce, where the configuration allows that.
@@ -51,6 +54,8 @@ pub struct Root {
     pub path: PathBuf,
     /// What git needs to write in it.
     pub git: Option<GitRoot>,
+    /// Who holds our locks, where the root follows the record protocol.
+    pub lock_owner: Option<String>,
     reading: Domain,
     writing: Option<Domain>,
     commits: Mutex<()>,
@@ -151,6 +156,9 @@ impl Workplace {
     pub fn open(config: &Config, kernel: &KernelSupport) -> Result<Self, String> {
         let git = Git::find(config.git_program.as_deref())?;
         let launcher = Launcher::new(*kernel);
+        let any_vault = config.roots.iter().any(|root| root.protocol.is_some());
+        let find_python = || Python::find(config.python_program.as_deref());
+        let python = any_vault.then(find_python).transpose()?;
         let mut roots = Vec::new();
         let mut ground_roots = Vec::new();
         for (index, root) in config.roots.iter().enumerate() {
@@ -169,6 +177,7 @@ impl Workplace {
             limits: config.limits.clone(),
             launcher,
             git,
+            python,
             state_dir: config.state_dir.clone(),
             degraded: Vec::new(),
         })
@@ -204,6 +213,9 @@ impl Workplace {
         let mut grants = Grants::files(self.git.start.clone());
         let own = grants::program(&self.git.askpass, "children start as this program");
         grants.files.extend(own.unwrap_or_default());
+        if let Some(python) = &self.python {
+            grants.files.extend_from_slice(python.start_grants());
+        }
         let mut add = |path: &Path, rights: Rights, reason: &str| {
             grants.files.push(Grant::new(path, rights, reason));
         };
@@ -249,6 +261,13 @@ pub struct Local<'a> {
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
 
 impl GitJob<'_> {
+    /// The record protocol of this root, if it follows it.
+    #[must_use]
+    pub fn records(&self) -> Option<Records<'_>> {
+        let owner = self.root.lock_owner.as_deref()?;
+        Some(Records { job: *self, owner, python: self.workplace.python.as_ref()? })
+    }
+
     /// Runs a local verb; its output, when it ended well.
     ///
     /// # Errors
@@ -340,6 +359,7 @@ fn open_root(root: &RootConfig, kernel: &KernelSupport) -> Result<Root, String> 
     };
     Ok(Root {
         name: root.name.clone(),
+        lock_owner: root.protocol.map(|_| root.lock_owner.clone()),
         reading: domain(Rights::READ)?,
         writing: if root.write { Some(domain(Rights::WRITE_TREE)?) } else { None },
         path,

@@ -28,6 +28,14 @@ pub enum Step {
     FetchLocal,
     /// Send objects to a bare repository on this machine with git, in a child.
     PushLocal,
+    /// Run the record protocol's validator, in a child.
+    Validate,
+    /// Ask the record protocol's lock tool who holds a path, in a child.
+    CheckLocks,
+    /// Lock or unlock a path with the record protocol's lock tool, in a child.
+    LockRecord,
+    /// Reserve an id with the record protocol's lock tool, in a child.
+    ReserveId,
 }
 
 /// What of the file system a step may touch, beyond what its programs need to start.
@@ -43,6 +51,10 @@ pub enum Files {
     ReadObjects,
     /// Read and write the objects alone.
     WriteObjects,
+    /// Read below the root, write in its lock folder.
+    WriteLocks,
+    /// Read below the root, write in its lock folder and its registry.
+    WriteRegistry,
 }
 
 /// What a step may execute.
@@ -56,6 +68,8 @@ pub enum Exec {
     GitRemoteHttps,
     /// git and a shell, since git starts the other end of a local remote through one.
     GitLocalRemote,
+    /// Python itself, which can start nothing (no-execve).
+    Python,
 }
 
 /// What a step may reach over the network.
@@ -94,6 +108,10 @@ pub const TABLE: &[Row] = &[
     row(Step::PushHttps, Files::ReadObjects, Exec::GitRemoteHttps, Network::RemotePort, true),
     row(Step::FetchLocal, Files::WriteObjects, Exec::GitLocalRemote, Network::None, false),
     row(Step::PushLocal, Files::ReadObjects, Exec::GitLocalRemote, Network::None, false),
+    row(Step::Validate, Files::ReadRoot, Exec::Python, Network::None, false),
+    row(Step::CheckLocks, Files::ReadRoot, Exec::Python, Network::None, false),
+    row(Step::LockRecord, Files::WriteLocks, Exec::Python, Network::None, false),
+    row(Step::ReserveId, Files::WriteRegistry, Exec::Python, Network::None, false),
 ];
 
 const fn row(step: Step, files: Files, exec: Exec, network: Network, token: bool) -> Row {
@@ -124,6 +142,10 @@ impl Step {
             Self::PushHttps => "push https",
             Self::FetchLocal => "fetch local",
             Self::PushLocal => "push local",
+            Self::Validate => "validate",
+            Self::CheckLocks => "check locks",
+            Self::LockRecord => "lock record",
+            Self::ReserveId => "reserve id",
         }
     }
 }
@@ -135,14 +157,19 @@ pub fn steps(tool: ToolName) -> &'static [Step] {
     match tool {
         ToolName::ListRoots | ToolName::ReadOutput => &[],
         ToolName::ListFiles | ToolName::ReadFile => &[Step::ReadFiles],
-        ToolName::WriteFile | ToolName::EditFile => &[Step::ReadFiles, Step::WriteFiles],
+        ToolName::WriteFile | ToolName::EditFile => {
+            &[Step::ReadFiles, Step::WriteFiles, Step::ReadRepository, Step::LockRecord]
+        }
         ToolName::GitStatus | ToolName::GitDiff | ToolName::GitShow => READ_GIT,
+        ToolName::ReserveId => &[Step::ReadRepository, Step::WriteFiles, Step::ReserveId],
         ToolName::GitLog | ToolName::GitBranches => &[Step::ReadRepository],
         ToolName::GitCommit => &[
             Step::ReadRepository,
             Step::GitRead,
             Step::ReadFiles,
             Step::WriteFiles,
+            Step::Validate,
+            Step::CheckLocks,
             Step::GitStage,
             Step::FetchHttps,
             Step::FetchLocal,
@@ -171,9 +198,7 @@ pub fn steps(tool: ToolName) -> &'static [Step] {
 /// Whether a tool changes anything, here or at the remote.
 #[must_use]
 pub fn writes(tool: ToolName) -> bool {
-    steps(tool).iter().any(|step| {
-        matches!(step.row().files, Files::WriteRoot | Files::WriteGitDir | Files::WriteObjects)
-    })
+    steps(tool).iter().any(|step| !matches!(step.row().files, Files::ReadRoot | Files::ReadObjects))
 }
 
 #[cfg(test)]
@@ -209,7 +234,8 @@ mod tests {
             let remote = matches!(row.step, Step::FetchHttps | Step::PushHttps);
             let local = matches!(row.step, Step::FetchLocal | Step::PushLocal);
             assert_eq!(row.network == Network::RemotePort, remote, "{row:?}");
-            assert_eq!(matches!(row.exec, Exec::None | Exec::Git), !remote && !local, "{row:?}");
+            let starts_nothing = matches!(row.exec, Exec::None | Exec::Git | Exec::Python);
+            assert_eq!(starts_nothing, !remote && !local, "{row:?}");
         }
     }
 
@@ -220,6 +246,7 @@ mod tests {
                 tool,
                 ToolName::WriteFile
                     | ToolName::EditFile
+                    | ToolName::ReserveId
                     | ToolName::GitCommit
                     | ToolName::GitPull
                     | ToolName::GitPush

@@ -13,6 +13,9 @@ use crate::git::{CommitMessage, DiffSpec, MAX_COMMIT_PATHS, Range, Requester, Re
 use crate::path::{PathGlob, RelPath, shown};
 use crate::secret;
 
+/// The longest title of a record, in characters.
+const MAX_TITLE_CHARS: usize = 120;
+
 /// What the configuration offers.
 #[derive(Debug, Clone)]
 pub struct Ground {
@@ -98,6 +101,7 @@ pub enum Permitted {
     GitShow(Permit<GitShow>),
     GitBranches(Permit<GitBranches>),
     ReadOutput { handle: String, offset: u64 },
+    ReserveId(Permit<ReserveId>),
     GitCommit(Permit<GitCommit>),
     GitPull(Permit<GitPull>),
     GitPush(Permit<GitPush>),
@@ -180,6 +184,14 @@ pub struct GitBranches {
     pub within: Option<RelPath>,
 }
 
+/// Reserve the id of a new record.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct ReserveId {
+    pub prefix: tool::Prefix,
+    pub title: String,
+}
+
 /// Commit exactly these paths for this person, and push.
 #[derive(Debug)]
 #[allow(missing_docs)]
@@ -204,6 +216,7 @@ pub fn offered(ground: &Ground) -> Vec<ToolName> {
     let offers = |tool: ToolName| match tool {
         ToolName::ListRoots | ToolName::ListFiles | ToolName::ReadFile => true,
         ToolName::WriteFile | ToolName::EditFile => any(|root| root.writable),
+        ToolName::ReserveId => any(|root| root.vault && root.git == GitAccess::Write),
         ToolName::GitCommit | ToolName::GitPull | ToolName::GitPush => {
             any(|root| root.git == GitAccess::Write)
         }
@@ -287,6 +300,7 @@ impl Bench<'_> {
             ToolCall::ReadOutput(c) => {
                 Ok(Permitted::ReadOutput { handle: c.handle, offset: c.offset })
             }
+            ToolCall::ReserveId(c) => self.reserve_id(c).map(Permitted::ReserveId),
             ToolCall::GitCommit(c) => self.git_commit(c).map(Permitted::GitCommit),
             ToolCall::GitPull(c) => self.write_git(&c.root, GitPull).map(Permitted::GitPull),
             ToolCall::GitPush(c) => self.write_git(&c.root, GitPush).map(Permitted::GitPush),
@@ -346,6 +360,24 @@ impl Bench<'_> {
         let path = optional(call.path.as_deref())?;
         let budget = self.budget(call.max_bytes);
         self.read_git(&call.root, GitShow { rev, path, budget })
+    }
+
+    fn reserve_id(self, call: tool::ReserveId) -> Result<Permit<ReserveId>, Refusal> {
+        let root = self.root(&call.root)?;
+        if !self.ground.roots[root].vault {
+            return Err(not_offered(self.tool, "This root does not follow the record protocol."));
+        }
+        let title = call.title.trim();
+        let odd = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+        if title.is_empty() || title.chars().count() > MAX_TITLE_CHARS || title.contains(odd) {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("A title has 1 to {MAX_TITLE_CHARS} characters on one line."),
+                "Give the record's title as its heading will say it.",
+            ));
+        }
+        self.text_may_be_written(title)?;
+        self.write_git(&call.root, ReserveId { prefix: call.prefix, title: title.to_owned() })
     }
 
     fn git_commit(self, call: tool::GitCommit) -> Result<Permit<GitCommit>, Refusal> {

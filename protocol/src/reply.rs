@@ -49,6 +49,8 @@ replies! {
     Branches(Branches),
     /// Of `read_output`.
     Output(OutputPage),
+    /// Of `reserve_id`.
+    Reserved(Reserved),
     /// Of `git_commit`.
     Committed(Committed),
     /// Of `git_pull`.
@@ -233,6 +235,8 @@ pub struct Status {
     pub untrusted_untracked: Vec<PathText>,
     /// Paths in conflict.
     pub untrusted_conflicted: Vec<PathText>,
+    /// Ids that were reserved and are in no commit yet, where the root follows the record protocol.
+    pub untrusted_reserved: Vec<Untrusted>,
     /// Nothing staged, changed, untracked or in conflict.
     pub clean: bool,
     /// Whether lists were cut at the limit.
@@ -439,6 +443,16 @@ pub struct OutputPage {
     pub next_offset: Option<u64>,
     /// The whole output's size in bytes.
     pub size: u64,
+}
+
+/// An id was reserved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reserved {
+    /// The id, which no other record will get.
+    pub id: String,
+    /// The registry, which goes into the next commit by itself.
+    pub registry: String,
 }
 
 /// A commit was made, and pushed or not.

@@ -85,6 +85,7 @@ tools! {
     GitShow => "git_show",
     GitBranches => "git_branches",
     ReadOutput => "read_output",
+    ReserveId => "reserve_id",
     GitCommit => "git_commit",
     GitPull => "git_pull",
     GitPush => "git_push",
@@ -267,6 +268,52 @@ pub struct ReadOutput {
     pub handle: String,
     /// Where to go on, in bytes.
     pub offset: u64,
+}
+
+/// Reserves the id of a new record; its registry line goes into the next commit by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ReserveId {
+    /// A root that follows the record protocol.
+    pub root: String,
+    /// The kind of record.
+    pub prefix: Prefix,
+    /// The record's title, on one line.
+    pub title: String,
+}
+
+/// The kinds of record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Prefix {
+    /// A business.
+    #[serde(rename = "BUS")]
+    Bus,
+    /// A project.
+    #[serde(rename = "PRJ")]
+    Prj,
+    /// A shared signal.
+    #[serde(rename = "SS")]
+    Ss,
+    /// A decision.
+    #[serde(rename = "DEC")]
+    Dec,
+    /// A reference.
+    #[serde(rename = "REF")]
+    Ref,
+}
+
+impl Prefix {
+    /// As ids begin with it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Bus => "BUS",
+            Self::Prj => "PRJ",
+            Self::Ss => "SS",
+            Self::Dec => "DEC",
+            Self::Ref => "REF",
+        }
+    }
 }
 
 /// Commits exactly the named files and pushes at once.

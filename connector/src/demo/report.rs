@@ -13,7 +13,7 @@ use super::world::World;
 use crate::binding::Binding;
 use crate::history;
 use crate::journal::{TURNS, read_record, stored};
-use crate::record::{CallResult, CommitRecord, TurnRecord};
+use crate::record::{CallRecord, CallResult, CommitRecord, TurnRecord};
 use crate::render::printable;
 
 /// What is there at the end.
@@ -48,12 +48,16 @@ pub(super) fn look(world: &World) -> Result<Found> {
             .ask_remote(&["log", "--max-count=1", "--format=%(trailers:only,unfold)", main])?
             .trim()
             .to_owned(),
-        audit: last_audit_line(world)?,
+        audit: audit_line(world, committing.and_then(commit_call))?,
     })
 }
 
+fn commit_call(record: &TurnRecord) -> Option<&CallRecord> {
+    record.calls.iter().find(|call| call.commit.is_some())
+}
+
 fn commit_of(record: &TurnRecord) -> Option<&CommitRecord> {
-    record.calls.iter().find_map(|call| call.commit.as_ref())
+    commit_call(record)?.commit.as_ref()
 }
 
 fn refusals(record: &TurnRecord) -> Vec<&'static str> {
@@ -64,13 +68,15 @@ fn refusals(record: &TurnRecord) -> Vec<&'static str> {
     record.calls.iter().filter_map(|call| code(&call.result)).collect()
 }
 
-fn last_audit_line(world: &World) -> Result<Option<String>> {
+/// The last line about a call, or without one the last line of all.
+fn audit_line(world: &World, call: Option<&CallRecord>) -> Result<Option<String>> {
     let path = world.audit();
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(text.lines().last().map(str::to_owned)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
+    let text = match std::fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.with_context(|| format!("cannot read {}", path.display()))?,
+    };
+    let about = call.map(|call| format!("\"{}\"", call.id)).unwrap_or_default();
+    Ok(text.lines().rfind(|line| line.contains(&about)).map(str::to_owned))
 }
 
 impl Found {
@@ -88,7 +94,7 @@ impl Found {
             (self.commit.is_some(), "no commit was made"),
             (self.pushed(), "the remote's main is not at the commit"),
             (lines == ["Requested-by: Owner"], "the remote's commit lacks the requester's trailer"),
-            (self.audit.is_some(), "the executor wrote no audit"),
+            (self.audit.is_some(), "the executor's audit has no line about the commit"),
         ];
         let failed = checks.into_iter().filter(|(holds, _)| !holds);
         failed.map(|(_, failure)| failure.to_owned()).collect()
@@ -112,8 +118,9 @@ impl Found {
             let _ = write!(text, "\n== The record of the turn that committed\n{page}");
         }
         if let Some(audit) = &self.audit {
-            let _ =
-                writeln!(text, "\n== The last line of the executor's audit\n{}", printable(audit));
+            let title = if self.commit.is_some() { "line about that commit" } else { "last line" };
+            let audit = printable(audit);
+            let _ = writeln!(text, "\n== The executor's audit, its {title}\n{audit}");
         }
         text
     }

@@ -35,6 +35,10 @@ pub(super) fn status(status: &Status) -> String {
     text.push_str(&changes("Changed, not staged:", &status.untrusted_unstaged));
     text.push_str(&listed("New, unknown to git:", &status.untrusted_untracked));
     text.push_str(&listed("In conflict:", &status.untrusted_conflicted));
+    if !status.untrusted_reserved.is_empty() {
+        let ids: Vec<_> = status.untrusted_reserved.iter().map(|id| one_line(&id.0)).collect();
+        let _ = writeln!(text, "Reserved, in no commit yet: {}", ids.join(", "));
+    }
     if status.truncated {
         text.push_str("(there are more)\n");
     }

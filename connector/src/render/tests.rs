@@ -2,7 +2,7 @@ use protocol::refusal::{Code, Fault, Outcome, Refusal};
 use protocol::reply::{
     Branch, Branches, Change, ChangeKind, Committed, Cut, Diff, Edited, FileList, FileStat,
     FileText, GitAccess, Log, LogEntry, Operation, PathText, Pulled, PushState, Pushed, Reply,
-    RootInfo, Roots, ShownCommit, Status, Text, Written,
+    Reserved, RootInfo, Roots, ShownCommit, Status, Text, Written,
 };
 
 use super::{added_lines, one_line, outcome, printable, reply};
@@ -44,6 +44,7 @@ fn status() -> Status {
         }],
         untrusted_untracked: vec![path("u.md")],
         untrusted_conflicted: vec![path("c.md")],
+        untrusted_reserved: vec!["DEC-0003".into()],
         clean: false,
         truncated: true,
     }
@@ -69,14 +70,9 @@ fn nothing_from_the_world_can_drive_a_terminal() {
     assert_eq!(added_lines("a\n\u{7}\n"), "+a\n+\\u{7}");
 }
 
-/// Every reply, with hostile text wherever the world can put some.
-fn hostile() -> Vec<Reply> {
+/// Replies about files, with hostile text wherever the world can put some.
+fn hostile_files() -> Vec<Reply> {
     let untrusted = || EVIL.into();
-    let text = || Text { text: untrusted(), cut: None };
-    let mut state = status();
-    state.untrusted_branch = Some(untrusted());
-    state.untrusted_upstream = Some(untrusted());
-    state.untrusted_untracked = vec![path(EVIL)];
     vec![
         Reply::Roots(Roots {
             roots: vec![RootInfo {
@@ -100,6 +96,19 @@ fn hostile() -> Vec<Reply> {
             written: true,
             digest: String::new(),
         }),
+    ]
+}
+
+/// Replies about git, likewise.
+fn hostile_git() -> Vec<Reply> {
+    let untrusted = || EVIL.into();
+    let text = || Text { text: untrusted(), cut: None };
+    let mut state = status();
+    state.untrusted_branch = Some(untrusted());
+    state.untrusted_upstream = Some(untrusted());
+    state.untrusted_untracked = vec![path(EVIL)];
+    state.untrusted_reserved = vec![untrusted()];
+    vec![
         Reply::Status(state),
         Reply::Diff(Diff { untrusted_files: vec![stat(EVIL)], untrusted_diff: text() }),
         Reply::Log(Log {
@@ -137,7 +146,7 @@ fn hostile() -> Vec<Reply> {
 
 #[test]
 fn every_reply_escapes_what_the_world_wrote() {
-    for hostile in hostile() {
+    for hostile in hostile_files().into_iter().chain(hostile_git()) {
         let text = reply(&hostile);
         assert_eq!(text, printable(&text), "{hostile:?}");
         assert!(text.contains("\\u{1b}"), "the world's text is shown: {text}");
@@ -172,6 +181,7 @@ fn a_status_reads_like_this() {
          Changed, not staged:\n  M m.md\n\
          New, unknown to git:\n  u.md\n\
          In conflict:\n  c.md\n\
+         Reserved, in no commit yet: DEC-0003\n\
          (there are more)"
     );
     let clean = Status {
@@ -184,6 +194,7 @@ fn a_status_reads_like_this() {
         untrusted_unstaged: Vec::new(),
         untrusted_untracked: Vec::new(),
         untrusted_conflicted: Vec::new(),
+        untrusted_reserved: Vec::new(),
         clean: true,
         truncated: false,
         ..status()
@@ -220,6 +231,11 @@ fn small_replies_read_like_this() {
     };
     assert_eq!(written(true), "Created a.md (3 bytes).");
     assert_eq!(written(false), "Replaced a.md (3 bytes).");
+    let (id, registry) = ("DEC-0003".to_owned(), "docs/ID-REGISTRY.txt".to_owned());
+    assert_eq!(
+        reply(&Reply::Reserved(Reserved { id, registry })),
+        "Reserved DEC-0003; its line in docs/ID-REGISTRY.txt goes into the next commit by itself."
+    );
     let pushed = |commits| {
         reply(&Reply::Pushed(Pushed { hash: "h".to_owned(), branch: "main".to_owned(), commits }))
     };

@@ -2,7 +2,9 @@
 //!
 //! [`enter`] must run while the process has one thread, before the async runtime exists: Landlock
 //! and seccomp bind the calling thread and whatever it starts from then on. Whatever must outlive
-//! the confinement (the listening socket, the audit, the state) is opened before, or granted.
+//! the confinement (the listening socket, the audit, the state) is opened before, or granted. User
+//! names are looked up before. Host names can only be resolved over TCP afterwards, since there is
+//! no UDP.
 //!
 //! Afterwards the process can read and write what its rows need in union, make TCP streams and Unix
 //! sockets, and start the programs that its grants let it execute. Nothing in it can get more back.

@@ -396,11 +396,12 @@ mod tests {
     fn a_thread_signals_nobody_and_changes_no_limit_and_no_mode() {
         let world = World::new();
         let inside = world.path("tree/inside");
-        let parent = nix::unistd::getppid();
+        let mut other = Command::new("/bin/sleep").arg("100").spawn().expect("a process");
+        let pid = nix::unistd::Pid::from_raw(other.id().cast_signed());
         let attempts = || {
             use std::os::unix::fs::PermissionsExt;
             [
-                number(nix::sys::signal::kill(parent, None).map_err(io::Error::from)),
+                number(nix::sys::signal::kill(pid, None).map_err(io::Error::from)),
                 number(
                     rustix::process::setrlimit(
                         rustix::process::Resource::Core,
@@ -414,13 +415,14 @@ mod tests {
         let results = world.domain(Rights::WRITE_TREE).run(attempts).expect("the domain");
         assert_eq!(results, [EPERM; 3]);
         assert_eq!(attempts(), [ALLOWED; 3]);
+        other.kill().and_then(|()| other.wait()).expect("an end");
     }
 
     #[test]
     fn a_panic_is_an_error_and_the_domain_still_works() {
         let world = World::new();
         let domain = world.domain(Rights::READ);
-        let panicked = domain.run(|| panic!("on purpose")).map(|()| ());
+        let panicked = domain.run(|| panic!("on purpose"));
         assert!(matches!(panicked, Err(ConfineError::Panicked(text)) if text == "on purpose"));
         assert_eq!(domain.run(|| 7).expect("the domain"), 7);
     }

@@ -39,8 +39,9 @@ const TCP: u64 = libc::IPPROTO_TCP as u64;
 const STREAM: u64 = libc::SOCK_STREAM as u64;
 const UNIX: u64 = libc::AF_UNIX as u64;
 const INTERNET: [u64; 2] = [libc::AF_INET as u64, libc::AF_INET6 as u64];
-/// Terminal requests that type or paste for whoever else uses the terminal.
-const TERMINAL_INJECTION: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+/// `TIOCSTI` and `TIOCLINUX`, which type or paste for whoever else uses the terminal. By number, as
+/// the libcs disagree on their type.
+const TERMINAL_INJECTION: [u64; 2] = [0x5412, 0x541c];
 /// What programs ask of `prctl` about themselves.
 const HARMLESS_PRCTL: [i32; 5] = [
     libc::PR_SET_NAME,
@@ -295,4 +296,48 @@ fn condition(test: &Test) -> Result<SeccompCondition, seccompiler::BackendError>
 
 fn failed(error: seccompiler::BackendError) -> ConfineError {
     ConfineError::Seccomp(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROFILES: [Profile; 6] = [
+        Profile::Daemon,
+        Profile::Thread { network: false },
+        Profile::Thread { network: true },
+        Profile::NoExec { exec_fd: 3 },
+        Profile::Exec { network: false },
+        Profile::Exec { network: true },
+    ];
+
+    #[test]
+    fn every_profile_fits_the_kernel_and_threads_pay_little() {
+        for profile in PROFILES {
+            let length = compile(profile).expect("a filter").len();
+            let most = if matches!(profile, Profile::Thread { .. }) { 250 } else { 4096 };
+            assert!(length <= most, "{profile:?}: {length}");
+        }
+    }
+
+    #[test]
+    fn what_children_may_call_the_daemon_may_call() {
+        let daemon = daemon().expect("rules").0;
+        for child in [no_exec(3), exec(false), exec(true)] {
+            for call in child.expect("rules").0.keys() {
+                assert!(daemon.contains_key(call), "the daemon's filter would refuse {call}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_listed_without_a_condition_is_not_narrowed_by_one() {
+        let rules = Rules::default().all(&[libc::SYS_kill]).when(libc::SYS_kill, &[equals(1, 0)]);
+        assert!(rules.expect("rules").0[&libc::SYS_kill].is_empty());
+    }
+
+    #[test]
+    fn a_negative_descriptor_is_refused() {
+        assert!(no_exec(-1).is_err());
+    }
 }

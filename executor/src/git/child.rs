@@ -482,7 +482,10 @@ impl Git {
             files.push(Grant::new(path, rights, reason));
         };
         match row.files {
-            Files::ReadRoot => grant(call.root, Rights::READ, "the work tree and its repository"),
+            // The last two are the record protocol's: no verb of git runs under them.
+            Files::ReadRoot | Files::WriteLocks | Files::WriteRegistry => {
+                grant(call.root, Rights::READ, "the work tree and its repository")
+            }
             Files::WriteRoot => {
                 grant(call.root, Rights::WRITE_TREE, "the work tree and its repository")
             }
@@ -623,7 +626,7 @@ fn limits(wall: Duration) -> ChildLimits {
 /// The transports that a verb may use.
 fn protocol(exec: Exec) -> &'static str {
     match exec {
-        Exec::None | Exec::Git => "",
+        Exec::None | Exec::Git | Exec::Python => "",
         Exec::GitRemoteHttps => "https",
         Exec::GitLocalRemote => "file",
     }

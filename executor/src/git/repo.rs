@@ -294,3 +294,20 @@ pub(crate) fn short_hash(repository: &gix::Repository, hash: &str) -> Result<Str
     let id = gix::ObjectId::from_hex(hash.as_bytes()).map_err(unreadable)?;
     Ok(gix::prelude::ObjectIdExt::attach(id, repository).shorten_or_id().to_string())
 }
+
+/// A regular file's bytes as HEAD has them, if it has the file.
+pub(crate) fn blob_at_head(
+    repository: &gix::Repository,
+    path: &str,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Ok(head) = repository.head_id() else { return Ok(None) };
+    let commit = repository.find_commit(head.detach()).map_err(unreadable)?;
+    let entry =
+        commit.tree().and_then(|tree| tree.lookup_entry_by_path(path)).map_err(unreadable)?;
+    match entry {
+        Some(entry) if entry.mode().is_blob() => {
+            entry.object().map(|object| Some(object.data.clone())).map_err(unreadable)
+        }
+        _ => Ok(None),
+    }
+}

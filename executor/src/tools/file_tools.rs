@@ -6,6 +6,7 @@ use protocol::refusal::Code;
 use protocol::reply::{Edited, FileList, FileText, Untrusted, Written};
 
 use super::files::{self, RootDir, floor_boundary, text_of};
+use super::record_tools::holding_lock;
 use super::{Failure, edit};
 use crate::confine::cancel::Cancel;
 use crate::session::Session;
@@ -66,14 +67,18 @@ pub fn write_file(
     workplace: &Workplace,
     permit: &Permit<WriteFile>,
     session: &mut Session,
+    cancel: &Cancel,
 ) -> Result<Written, Failure> {
     let root = &workplace.roots[permit.root()];
     let action = permit.action();
     let bytes = action.text.as_bytes();
-    let created = root.write(|| {
-        let mode = kept_mode(&root.path, &action.path)?;
-        files::put(&root.path, &action.path, bytes, mode)
-    })?;
+    let write = || {
+        root.write(|| {
+            let mode = kept_mode(&root.path, &action.path)?;
+            files::put(&root.path, &action.path, bytes, mode)
+        })
+    };
+    let created = holding_lock(workplace, root, &action.path, cancel, write)?;
     session.seen_whole(permit.root(), action.path.as_str(), bytes);
     Ok(Written {
         path: action.path.as_str().to_owned(),
@@ -99,7 +104,11 @@ fn kept_mode(root: &std::path::Path, path: &policy::path::RelPath) -> Result<Opt
 ///
 /// # Errors
 /// `no_match`, `several_matches`, `file_changed`, and the refusal codes of [`files`].
-pub fn edit_file(workplace: &Workplace, permit: &Permit<EditFile>) -> Result<Edited, Failure> {
+pub fn edit_file(
+    workplace: &Workplace,
+    permit: &Permit<EditFile>,
+    cancel: &Cancel,
+) -> Result<Edited, Failure> {
     let root = &workplace.roots[permit.root()];
     let action = permit.action();
     let limit = workplace.limits.max_file_bytes;
@@ -118,7 +127,11 @@ pub fn edit_file(workplace: &Workplace, permit: &Permit<EditFile>) -> Result<Edi
         }
         Ok((before.bytes, after))
     };
-    let (before, after) = if action.dry_run { root.read(step)? } else { root.write(step)? };
+    let (before, after) = if action.dry_run {
+        root.read(step)?
+    } else {
+        holding_lock(workplace, root, &action.path, cancel, || root.write(step))?
+    };
     let diff = edit::unified(action.path.as_str(), &before, &after);
     Ok(Edited {
         path: action.path.as_str().to_owned(),

@@ -19,6 +19,7 @@ use crate::git::parse;
 use crate::git::repo;
 use crate::git::stage::Stage;
 use crate::outcomes::CallKey;
+use crate::records::{Appended, REGISTRY};
 use crate::session::Session;
 use crate::workplace::{GitJob, GitRoot, Local, Workplace};
 
@@ -49,16 +50,18 @@ pub fn commit(
     let base = head.unwrap_or(EMPTY_TREE);
     let job = GitJob { workplace, root, place: &clone.place, cancel };
     job.remote_is_not_ahead(git, head)?;
+    let registry = job.record_protocol(&action.paths)?;
+    let paths = with_registry(&action.paths, registry.is_some())?;
 
     let mut stage = Stage::begin(workplace, root, &clone.place, &git.terms.branch.full())?;
     job.nothing_staged_by_others(&stage, base)?;
-    let there = job.files_to_commit(&action.paths)?;
-    job.no_filter_applies(&action.paths)?;
-    job.stage_paths(&stage, &action.paths)?;
+    let there = job.files_to_commit(&paths)?;
+    job.no_filter_applies(&paths)?;
+    job.stage_paths(&stage, &paths)?;
     let entries = job.staged(&stage, base)?;
-    only_named(&entries, &action.paths, &there)?;
+    only_named(&entries, &paths, &there)?;
     if git.require_review {
-        session.review(permit.root()).covers(&entries)?;
+        session.review(permit.root()).covers(&to_review(entries, registry.as_ref()))?;
     }
 
     let files = job.staged_stat(&stage, base)?;
@@ -92,6 +95,14 @@ impl GitJob<'_> {
             }
             Err(_) => Ok(()),
         }
+    }
+
+    /// The validator, the locks, and what was appended to the registry since HEAD.
+    fn record_protocol(&self, paths: &[RelPath]) -> Result<Option<Appended>, Failure> {
+        let Some(records) = self.records() else { return Ok(None) };
+        records.validate()?;
+        records.nobody_else_holds(paths)?;
+        records.appended()
     }
 
     fn nothing_staged_by_others(&self, stage: &Stage<'_>, base: &str) -> Result<(), Failure> {
@@ -263,6 +274,26 @@ fn not_pushed_yet() -> PushState {
         message: "The executor stopped before the push was through. git_push asks the remote, and pushes if need be."
             .to_owned(),
     }
+}
+
+/// The registry's new lines ride along with whatever is committed next.
+fn with_registry(paths: &[RelPath], changed: bool) -> Result<Vec<RelPath>, Failure> {
+    let mut paths = paths.to_vec();
+    let registry = RelPath::parse(REGISTRY)?;
+    if changed && !paths.contains(&registry) {
+        paths.push(registry);
+    }
+    Ok(paths)
+}
+
+/// A registry that only grew by whole lines needs no review: each line is a reservation.
+fn to_review(entries: Vec<Entry>, registry: Option<&Appended>) -> Vec<Entry> {
+    let reserved = |entry: &Entry| {
+        let blob = registry.map(|appended| appended.blob.as_str());
+        entry.path == REGISTRY
+            && matches!(&entry.content, Content::Blob { hash, .. } if Some(hash.as_str()) == blob)
+    };
+    entries.into_iter().filter(|entry| !reserved(entry)).collect()
 }
 
 /// The index differs from HEAD in the named paths alone, and in at least one of them.

@@ -46,6 +46,7 @@ pub fn status(
         Ok((place, status))
     })?;
     let job = GitJob { workplace, root, place: &place, cancel };
+    status.untrusted_reserved = reserved(&job)?;
     let lists = parse::status(&job.git(Verb::Status { path: None }, Local::default())?)?;
     let lengths =
         [lists.staged.len(), lists.unstaged.len(), lists.untracked.len(), lists.conflicted.len()];
@@ -60,6 +61,19 @@ pub fn status(
     status.untrusted_untracked.truncate(MAX_LISTED);
     status.untrusted_conflicted.truncate(MAX_LISTED);
     Ok(status)
+}
+
+/// Ids that were reserved and are in no commit yet. A registry that was changed otherwise shows as
+/// any changed file does.
+fn reserved(job: &GitJob<'_>) -> Result<Vec<Untrusted>, Failure> {
+    let Some(records) = job.records() else { return Ok(Vec::new()) };
+    match records.appended() {
+        Ok(appended) => {
+            Ok(appended.into_iter().flat_map(|lines| lines.ids).map(Untrusted).collect())
+        }
+        Err(Failure::Refusal(_)) => Ok(Vec::new()),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// Branch, upstream and how they stand to each other.
@@ -87,6 +101,7 @@ fn heads(repository: &gix::Repository) -> Result<Status, Failure> {
         untrusted_unstaged: Vec::new(),
         untrusted_untracked: Vec::new(),
         untrusted_conflicted: Vec::new(),
+        untrusted_reserved: Vec::new(),
         clean: false,
         truncated: false,
     })

@@ -7,7 +7,7 @@
 use protocol::service::Description;
 use protocol::tool::{
     EditFile, GitBranches, GitCommit, GitDiff, GitLog, GitPull, GitPush, GitShow, GitStatus,
-    ListFiles, ListRoots, ReadFile, ToolCall, ToolName, WriteFile,
+    ListFiles, ListRoots, Prefix, ReadFile, ReserveId, ToolCall, ToolName, WriteFile,
 };
 
 /// What a message asks for.
@@ -104,6 +104,19 @@ const PHRASES: &[Phrase] = &[
         let (root, path) = slots.place("PLACE")?;
         Ok(Command::Call(ToolCall::GitBranches(GitBranches { root, path })))
     }),
+    phrase(
+        "reserve KIND in ROOT: TITLE",
+        "an id for a new record; KIND is BUS, PRJ, SS, DEC or REF",
+        ToolName::ReserveId,
+        |slots| {
+            let root = slots.root("ROOT")?;
+            let kind = slots.one("KIND")?.trim().to_ascii_uppercase();
+            let prefix: Prefix =
+                serde_json::from_value(kind.into()).map_err(|_| slots.lacks("KIND"))?;
+            let title = slots.one("TITLE")?.trim().to_owned();
+            Ok(Command::Call(ToolCall::ReserveId(ReserveId { root, prefix, title })))
+        },
+    ),
     phrase(
         "commit FILES: MESSAGE",
         "shows the diff, commits exactly these files and pushes; commas between files",
@@ -318,7 +331,7 @@ fn fill<'a>(
         return fill_list(text, until?);
     }
     let open = text.trim_start_matches(' ');
-    if quoted || (open.starts_with('"') && !matches!(name, "TEXT" | "MESSAGE")) {
+    if quoted || (open.starts_with('"') && !matches!(name, "TEXT" | "TITLE" | "MESSAGE")) {
         let (value, after) = json_string(open)?;
         return Some((vec![value], after));
     }

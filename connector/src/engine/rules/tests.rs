@@ -90,6 +90,7 @@ fn status(untracked: &[&str]) -> Outcome {
         untrusted_unstaged: Vec::new(),
         untrusted_untracked: untracked.iter().map(|p| PathText::Utf8((*p).to_owned())).collect(),
         untrusted_conflicted: Vec::new(),
+        untrusted_reserved: Vec::new(),
         clean: false,
         truncated: false,
     }))

@@ -45,6 +45,11 @@ fn each_phrase_makes_its_call() {
         ("git log of strategy/docs", "git_log", json!({"root": "strategy", "path": "docs"})),
         ("show HEAD~1 in strategy", "git_show", json!({"root": "strategy", "rev": "HEAD~1"})),
         ("branches of strategy", "git_branches", json!({"root": "strategy"})),
+        (
+            "reserve dec in strategy: \"Launch\" in spring: why",
+            "reserve_id",
+            json!({"root": "strategy", "prefix": "DEC", "title": "\"Launch\" in spring: why"}),
+        ),
         ("pull strategy", "git_pull", json!({"root": "strategy"})),
         ("push strategy", "git_push", json!({"root": "strategy"})),
     ];
@@ -144,6 +149,7 @@ fn what_is_missing_is_named_with_the_phrase() {
         ("commit strategy: x", "a file in a root"),
         ("list  ", "I need PLACE for that: list PLACE"),
         ("pull strategy/docs", "a whole root"),
+        ("reserve X in strategy: x", "I need KIND for that"),
     ] {
         let text = read(message, &offer()).expect_err(message);
         assert!(text.contains(wanted), "{message}: {text}");
@@ -176,6 +182,7 @@ fn the_help_lists_exactly_what_is_offered_and_each_form_is_understood() {
             ("FILE", "strategy/a.md"),
             ("PLACE", "strategy"),
             ("ROOT", "strategy"),
+            ("KIND", "DEC"),
         ] {
             message = message.replace(slot, value);
         }
