@@ -3,6 +3,7 @@
 //! The turn decides what to say and journals the intent; a [`Delivery`] is the transport's one job of
 //! saying it. It never retries by itself and never invents text.
 
+use protocol::reply::Plan;
 use serde::{Deserialize, Serialize};
 
 use crate::message::MessageId;
@@ -13,6 +14,9 @@ pub trait Delivery: Send {
     fn split(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
     }
+
+    /// Shows a plan to the person it names and waits for their word. Only a clear yes is one.
+    fn approve(&mut self, plan: &Plan) -> impl Future<Output = bool> + Send;
 
     /// Sends one part, once, and says what became of it.
     fn send(&mut self, part: &Part) -> impl Future<Output = Sent> + Send;

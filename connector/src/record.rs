@@ -254,6 +254,7 @@ fn texts(call: &ToolCall) -> &'static [&'static str] {
         ToolCall::ListRoots(_)
         | ToolCall::ListFiles(_)
         | ToolCall::ReadFile(_)
+        | ToolCall::SearchFiles(_)
         | ToolCall::GitStatus(_)
         | ToolCall::GitDiff(_)
         | ToolCall::GitLog(_)

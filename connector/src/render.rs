@@ -10,10 +10,11 @@ use std::fmt::Write as _;
 
 use protocol::refusal::Outcome;
 use protocol::reply::{
-    Edited, FileList, FileText, GitAccess, OutputPage, PathText, Reply, Reserved, Roots, Written,
+    Edited, FileList, FileText, GitAccess, Hit, Hits, OutputPage, PathText, Reply, Reserved, Roots,
+    Written,
 };
 
-pub use git::{diff, new_files};
+pub use git::{diff, new_files, plan};
 
 /// What became of a call.
 #[must_use]
@@ -34,6 +35,7 @@ pub fn reply(reply: &Reply) -> String {
         Reply::Roots(roots) => self::roots(roots),
         Reply::Files(files) => self::files(files),
         Reply::File(file) => self::file(file),
+        Reply::Hits(hits) => self::hits(hits),
         Reply::Written(written) => self::written(written),
         Reply::Edited(edited) => self::edited(edited),
         Reply::Output(page) => output(page),
@@ -44,6 +46,7 @@ pub fn reply(reply: &Reply) -> String {
         Reply::Commit(commit) => git::commit(commit),
         Reply::Branches(branches) => git::branches(branches),
         Reply::Committed(made) => git::committed(made),
+        Reply::ApprovalNeeded(plan) => git::plan(plan),
         Reply::Pulled(pulled) => git::pulled(pulled),
         Reply::Pushed(pushed) => git::pushed(pushed),
     };
@@ -130,6 +133,30 @@ fn file(file: &FileText) -> String {
     }
     if let Some(next) = file.next_offset {
         let _ = write!(text, "\n(there is more, from byte {next} of {})", file.size);
+    }
+    text
+}
+
+fn hits(hits: &Hits) -> String {
+    let mut text = String::new();
+    for Hit { path, line, text: found } in &hits.untrusted_hits {
+        text.push_str(&format!(
+            "{}:{line}: {}\n",
+            one_line(path.as_str()),
+            one_line(found.as_str())
+        ));
+    }
+    if hits.untrusted_hits.is_empty() {
+        text.push_str("No line matches.\n");
+    }
+    if hits.truncated {
+        text.push_str("(there may be more)\n");
+    }
+    if hits.skipped > 0 {
+        text.push_str(&format!(
+            "({} files were left out: too long, or holding something shaped like a credential)\n",
+            hits.skipped
+        ));
     }
     text
 }

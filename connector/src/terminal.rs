@@ -9,6 +9,7 @@
 use std::future::pending;
 use std::io::{self, BufRead, Write};
 
+use protocol::reply::Plan;
 use protocol::turn::Origin;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -20,7 +21,7 @@ use crate::engine::Engine;
 use crate::journal::{DropReason, JournalError};
 use crate::message::{Incoming, MessageId};
 use crate::record::TurnOutcome;
-use crate::render::printable;
+use crate::render::{self, printable};
 use crate::turn::{self, Ended, Seat};
 
 /// What a person at the keyboard can do beside writing.
@@ -220,8 +221,8 @@ pub async fn answer<E: Engine, W: Write + Send>(
     seat: &mut Seat<E>,
     console: &mut Console<W>,
 ) -> Result<Ended, ChatError> {
-    let Console { interrupts, out, ending, .. } = console;
-    let mut printer = Printer { out, broken: None };
+    let Console { lines, interrupts, out, prompt, ending } = console;
+    let mut printer = Printer { lines, out, asks: prompt.is_some(), broken: None };
     let abort = async {
         *ending = next(interrupts).await == Interrupt::Program;
     };
@@ -242,11 +243,33 @@ pub async fn answer<E: Engine, W: Write + Send>(
 
 /// Prints what is said.
 struct Printer<'a, W> {
+    lines: &'a mut mpsc::Receiver<String>,
     out: &'a mut W,
+    /// Whether somebody is there to be asked in so many words.
+    asks: bool,
     broken: Option<io::Error>,
 }
 
+impl<W: Write> Printer<'_, W> {
+    fn show(&mut self, plan: &Plan) -> io::Result<()> {
+        writeln!(self.out, "{}", render::plan(plan))?;
+        if self.asks {
+            write!(self.out, "Commit this? [y/N] ")?;
+        }
+        self.out.flush()
+    }
+}
+
 impl<W: Write + Send> Delivery for Printer<'_, W> {
+    async fn approve(&mut self, plan: &Plan) -> bool {
+        if let Err(error) = self.show(plan) {
+            self.broken = Some(error);
+            return false;
+        }
+        let word = self.lines.recv().await.unwrap_or_default();
+        matches!(word.trim().to_lowercase().as_str(), "y" | "yes")
+    }
+
     async fn send(&mut self, part: &Part) -> Sent {
         let printed =
             writeln!(self.out, "{}", printable(&part.text)).and_then(|()| self.out.flush());

@@ -11,6 +11,7 @@
 use std::time::Instant;
 
 use protocol::refusal::{Code, Outcome, Refusal};
+use protocol::reply::Reply;
 use protocol::service::Request;
 use protocol::tool::ToolCall;
 use protocol::turn::Turn;
@@ -75,7 +76,7 @@ pub async fn run<E: Engine, D: Delivery>(
         Admission::Admitted(admitted) => admitted,
         Admission::Dropped(dropped) => return decline(dropped, seat, delivery).await,
     };
-    let thought = think(&admitted, seat, abort).await;
+    let thought = think(&admitted, seat, delivery, abort).await;
     let (parts, outcome) = phrase(&admitted, &thought, delivery);
     let record = write_up(&admitted, thought, &outcome, &parts, seat);
     let _recorded = seat.journal.record(admitted, &record)?;
@@ -126,15 +127,17 @@ enum Cut {
 }
 
 /// Lets the engine work until it answers, its time is up, or the person stops it.
-async fn think<E: Engine>(
+async fn think<E: Engine, D: Delivery>(
     admitted: &Admitted,
     seat: &mut Seat<E>,
+    delivery: &mut D,
     abort: impl Future<Output = ()> + Send,
 ) -> Thought {
     let incoming = admitted.incoming();
     let limit = seat.limits.turn_timeout();
     let mut runner = Runner {
         tools: &mut seat.tools,
+        delivery,
         turn: Turn {
             id: incoming.id.as_str().to_owned(),
             requester: incoming.requester.clone(),
@@ -161,8 +164,9 @@ async fn think<E: Engine>(
 }
 
 /// Does the engine's calls: counts them, names them, records them.
-struct Runner<'a> {
+struct Runner<'a, D> {
     tools: &'a mut Tools,
+    delivery: &'a mut D,
     turn: Turn,
     max_calls: u32,
     calls: Vec<CallRecord>,
@@ -170,7 +174,7 @@ struct Runner<'a> {
     began: Instant,
 }
 
-impl Runner<'_> {
+impl<D: Delivery> Runner<'_, D> {
     /// The calls; the last one may have been cut short, and took until now.
     fn into_calls(mut self) -> Vec<CallRecord> {
         if let Some(last) = self.calls.last_mut().filter(|c| c.result == CallResult::Abandoned) {
@@ -180,15 +184,35 @@ impl Runner<'_> {
     }
 }
 
-impl ToolRunner for Runner<'_> {
+impl<D: Delivery> ToolRunner for Runner<'_, D> {
     async fn call(&mut self, call: ToolCall) -> Result<Outcome, WireError> {
+        let outcome = self.once(call.clone(), None).await?;
+        let Outcome::Reply(Reply::ApprovalNeeded(plan)) = outcome else { return Ok(outcome) };
+        // The plan is the requester's to approve: the engine sees only what became of it.
+        if self.delivery.approve(&plan).await {
+            return self.once(call, Some(plan.digest)).await;
+        }
+        Ok(Outcome::Refusal(Refusal::new(
+            Code::ApprovalNeeded,
+            format!("{} did not approve the commit.", plan.requester),
+            "Nothing was committed. Ask what should be different.",
+        )))
+    }
+}
+
+impl<D: Delivery> Runner<'_, D> {
+    async fn once(
+        &mut self,
+        call: ToolCall,
+        approved: Option<String>,
+    ) -> Result<Outcome, WireError> {
         let number = self.calls.len() + 1;
         let id = format!("{}-{number}", self.turn.id);
         let within = u32::try_from(number).is_ok_and(|number| number <= self.max_calls);
         self.calls.push(CallRecord::begun(id.clone(), &call));
         self.began = Instant::now();
         let outcome = if within {
-            self.tools.call(Request { id, turn: self.turn.clone(), call }).await
+            self.tools.call(Request { id, turn: self.turn.clone(), call, approved }).await
         } else {
             Ok(Outcome::Refusal(Refusal::new(
                 Code::TooManyCalls,

@@ -129,9 +129,23 @@ pub struct GitWrite {
     /// A file of PEM certificates to trust for an https remote, instead of the system's.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
+    /// Who has to approve a commit before it is made.
+    #[serde(default)]
+    pub approval: Approval,
     /// Refuse a commit of anything that was not reviewed in the same turn.
     #[serde(default = "yes")]
     pub require_review: bool,
+}
+
+/// Who has to approve a commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Approval {
+    /// Nobody.
+    #[default]
+    None,
+    /// The person who asked for it.
+    Requester,
 }
 
 fn lock_owner() -> String {

@@ -27,4 +27,6 @@ pub mod audit;
 
 pub mod outcomes;
 
+pub mod approval;
+
 pub mod cli;

@@ -21,11 +21,15 @@ use tarpc::server::{BaseChannel, Channel};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
+use crate::approval::Approvals;
 use crate::audit::{self, Audit};
 use crate::confine::cancel::{self, Cancel};
 use crate::outcomes::{CallKey, Outcomes};
 use crate::session::{Session, Sessions};
-use crate::tools::{self, Failure, file_tools, git_commit, git_read, git_remote, record_tools};
+use crate::tools::git_commit::Asked;
+use crate::tools::{
+    self, Failure, file_tools, git_commit, git_read, git_remote, record_tools, search,
+};
 use crate::workplace::Workplace;
 
 /// Everything that serves calls.
@@ -35,6 +39,7 @@ pub struct Executor {
     sessions: Sessions,
     audit: Audit,
     outcomes: Outcomes,
+    approvals: Approvals,
     peers: HashMap<u32, Peer>,
     connections: Arc<Semaphore>,
 }
@@ -44,6 +49,8 @@ struct Call<'a> {
     session: &'a mut Session,
     cancel: &'a Cancel,
     key: &'a CallKey,
+    peer: u32,
+    approved: Option<&'a str>,
 }
 
 /// A user that may connect.
@@ -73,6 +80,7 @@ impl Executor {
             sessions: Sessions::default(),
             audit,
             outcomes,
+            approvals: Approvals::default(),
             workplace,
         }
     }
@@ -104,7 +112,13 @@ impl Executor {
                     )));
                 }
                 session.calls += 1;
-                let mut call = Call { session: &mut session, cancel, key: &key };
+                let mut call = Call {
+                    session: &mut session,
+                    cancel,
+                    key: &key,
+                    peer: uid,
+                    approved: request.approved.as_deref(),
+                };
                 tools::outcome(self.tool(permitted, &mut call))
             }
         };
@@ -125,6 +139,7 @@ impl Executor {
             Permitted::ListRoots => Ok(Reply::Roots(place.list_roots())),
             Permitted::ListFiles(p) => file_tools::list_files(place, &p, cancel).map(Reply::Files),
             Permitted::ReadFile(p) => file_tools::read_file(place, &p, session).map(Reply::File),
+            Permitted::SearchFiles(p) => search::search_files(place, &p, cancel).map(Reply::Hits),
             Permitted::WriteFile(p) => {
                 file_tools::write_file(place, &p, session, cancel).map(Reply::Written)
             }
@@ -141,10 +156,14 @@ impl Executor {
                 record_tools::reserve_id(place, &p, cancel).map(Reply::Reserved)
             }
             Permitted::GitCommit(p) => {
-                let committed =
-                    |done: &Committed| self.keep(call.key, &Reply::Committed(done.clone()));
-                git_commit::commit(place, &p, session, cancel, call.key, committed)
-                    .map(Reply::Committed)
+                let asked = Asked {
+                    peer: call.peer,
+                    key: call.key,
+                    approved: call.approved,
+                    approvals: &self.approvals,
+                };
+                let keep = |done: &Committed| self.keep(call.key, &Reply::Committed(done.clone()));
+                git_commit::commit(place, &p, session, cancel, &asked, keep)
             }
             Permitted::GitPull(p) => git_remote::pull(place, &p, cancel).map(Reply::Pulled),
             Permitted::GitPush(p) => git_remote::push(place, &p, cancel).map(Reply::Pushed),

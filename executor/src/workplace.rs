@@ -12,7 +12,7 @@ use policy::repository::Terms;
 use protocol::refusal::Code;
 use protocol::reply::{GitAccess, RootInfo, Roots};
 
-use crate::config::{Config, GitConfig, Limits, RootConfig};
+use crate::config::{Approval, Config, GitConfig, Limits, RootConfig};
 use crate::confine::cancel::Cancel;
 use crate::confine::domain::Domain;
 use crate::confine::grants::{self, Grant, Grants, Rights};
@@ -72,6 +72,8 @@ pub struct GitRoot {
     pub token_file: Option<PathBuf>,
     /// The certificates to trust, instead of the system's.
     pub ca_file: Option<PathBuf>,
+    /// Whether the requester has to approve a commit.
+    pub approval: Approval,
     /// Whether a commit must have been reviewed.
     pub require_review: bool,
 }
@@ -352,6 +354,7 @@ fn open_root(root: &RootConfig, kernel: &KernelSupport) -> Result<Root, String> 
                 identity: Identity::parse(&git.author)?,
                 token_file: git.token_file.clone(),
                 ca_file: git.ca_file.clone(),
+                approval: git.approval,
                 require_review: git.require_review,
             })
         }

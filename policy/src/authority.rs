@@ -156,7 +156,7 @@ pub fn steps(tool: ToolName) -> &'static [Step] {
     const READ_GIT: &[Step] = &[Step::ReadRepository, Step::GitRead];
     match tool {
         ToolName::ListRoots | ToolName::ReadOutput => &[],
-        ToolName::ListFiles | ToolName::ReadFile => &[Step::ReadFiles],
+        ToolName::ListFiles | ToolName::ReadFile | ToolName::SearchFiles => &[Step::ReadFiles],
         ToolName::WriteFile | ToolName::EditFile => {
             &[Step::ReadFiles, Step::WriteFiles, Step::ReadRepository, Step::LockRecord]
         }

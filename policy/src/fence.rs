@@ -13,6 +13,9 @@ use crate::git::{CommitMessage, DiffSpec, MAX_COMMIT_PATHS, Range, Requester, Re
 use crate::path::{PathGlob, RelPath, shown};
 use crate::secret;
 
+/// The longest search pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 1024;
+
 /// The longest title of a record, in characters.
 const MAX_TITLE_CHARS: usize = 120;
 
@@ -93,6 +96,7 @@ pub enum Permitted {
     ListRoots,
     ListFiles(Permit<ListFiles>),
     ReadFile(Permit<ReadFile>),
+    SearchFiles(Permit<SearchFiles>),
     WriteFile(Permit<WriteFile>),
     EditFile(Permit<EditFile>),
     GitStatus(Permit<GitStatus>),
@@ -122,6 +126,15 @@ pub struct ReadFile {
     pub path: RelPath,
     pub offset: u64,
     pub limit: Option<u64>,
+}
+
+/// Find lines in files.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct SearchFiles {
+    pub pattern: String,
+    pub within: Option<RelPath>,
+    pub glob: Option<PathGlob>,
 }
 
 /// Create or replace a file.
@@ -214,7 +227,9 @@ pub struct GitPush;
 pub fn offered(ground: &Ground) -> Vec<ToolName> {
     let any = |test: fn(&Root) -> bool| ground.roots.iter().any(test);
     let offers = |tool: ToolName| match tool {
-        ToolName::ListRoots | ToolName::ListFiles | ToolName::ReadFile => true,
+        ToolName::ListRoots | ToolName::ListFiles | ToolName::ReadFile | ToolName::SearchFiles => {
+            true
+        }
         ToolName::WriteFile | ToolName::EditFile => any(|root| root.writable),
         ToolName::ReserveId => any(|root| root.vault && root.git == GitAccess::Write),
         ToolName::GitCommit | ToolName::GitPull | ToolName::GitPush => {
@@ -284,6 +299,7 @@ impl Bench<'_> {
             ToolCall::ListRoots(_) => Ok(Permitted::ListRoots),
             ToolCall::ListFiles(c) => self.list_files(c).map(Permitted::ListFiles),
             ToolCall::ReadFile(c) => self.read_file(c).map(Permitted::ReadFile),
+            ToolCall::SearchFiles(c) => self.search_files(c).map(Permitted::SearchFiles),
             ToolCall::WriteFile(c) => self.write_file(c).map(Permitted::WriteFile),
             ToolCall::EditFile(c) => self.edit_file(c).map(Permitted::EditFile),
             ToolCall::GitStatus(c) => {
@@ -319,6 +335,20 @@ impl Bench<'_> {
         let path = RelPath::parse(&call.path)?;
         let offset = call.offset.unwrap_or(0);
         Ok(self.permit(root, ReadFile { path, offset, limit: call.limit }))
+    }
+
+    fn search_files(self, call: tool::SearchFiles) -> Result<Permit<SearchFiles>, Refusal> {
+        let root = self.root(&call.root)?;
+        let within = optional(call.path.as_deref())?;
+        let glob = call.glob.as_deref().map(PathGlob::parse).transpose()?;
+        if call.pattern.is_empty() || call.pattern.len() > MAX_PATTERN_BYTES {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("A pattern has 1 to {MAX_PATTERN_BYTES} bytes."),
+                "Give a regular expression, or a word.",
+            ));
+        }
+        Ok(self.permit(root, SearchFiles { pattern: call.pattern, within, glob }))
     }
 
     fn write_file(self, call: tool::WriteFile) -> Result<Permit<WriteFile>, Refusal> {

@@ -202,6 +202,12 @@ impl CommitMessage {
         format!("{}\n\n{}\n", self.0, requester.trailer())
     }
 
+    /// The message alone.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Its first line.
     #[must_use]
     pub fn subject(&self) -> &str {

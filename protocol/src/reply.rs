@@ -33,6 +33,8 @@ replies! {
     Files(FileList),
     /// Of `read_file`.
     File(FileText),
+    /// Of `search_files`.
+    Hits(Hits),
     /// Of `write_file`.
     Written(Written),
     /// Of `edit_file`.
@@ -53,6 +55,8 @@ replies! {
     Reserved(Reserved),
     /// Of `git_commit`.
     Committed(Committed),
+    /// Of `git_commit`, where the requester has to approve first: nothing is committed yet.
+    ApprovalNeeded(Plan),
     /// Of `git_pull`.
     Pulled(Pulled),
     /// Of `git_push`.
@@ -181,6 +185,31 @@ pub struct FileText {
     pub size: u64,
     /// SHA-256 of the whole file, in hex.
     pub digest: String,
+}
+
+/// Lines that match a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hits {
+    /// By path, then by line.
+    pub untrusted_hits: Vec<Hit>,
+    /// Whether there are more, or the time was up.
+    pub truncated: bool,
+    /// How many files were left out: too long, or holding something shaped like a credential.
+    pub skipped: u64,
+}
+
+/// One line that matches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hit {
+    /// The file, relative to the root.
+    pub path: PathText,
+    /// The line's number, from 1.
+    pub line: u64,
+    /// The line, or its beginning when it is very long. What is not UTF-8 is shown by a
+    /// replacement character.
+    pub text: Untrusted,
 }
 
 /// A file was written.
@@ -471,6 +500,26 @@ pub struct Committed {
     pub untrusted_files: Vec<FileStat>,
     /// Whether it reached the remote.
     pub push: PushState,
+}
+
+/// What would be committed, for the requester to approve.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// Stands for exactly this content, parent, message, branch, remote and requester.
+    pub digest: String,
+    /// The one person who can approve.
+    pub requester: String,
+    /// The message, without the trailer.
+    pub message: String,
+    /// The branch.
+    pub branch: String,
+    /// Where it is pushed.
+    pub remote: String,
+    /// What it would hold.
+    pub untrusted_files: Vec<FileStat>,
+    /// For how long it can be approved, in seconds.
+    pub good_for_seconds: u64,
 }
 
 /// Whether a commit reached the remote.

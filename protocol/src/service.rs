@@ -17,6 +17,10 @@ pub struct Request {
     pub turn: Turn,
     /// What to do.
     pub call: ToolCall,
+    /// The digest of the plan that the requester approved, for a `git_commit`. It stands outside the
+    /// tool's arguments, where no model can put one.
+    #[serde(default)]
+    pub approved: Option<String>,
 }
 
 /// What this executor offers to this peer.

@@ -77,6 +77,7 @@ tools! {
     ListRoots => "list_roots",
     ListFiles => "list_files",
     ReadFile => "read_file",
+    SearchFiles => "search_files",
     WriteFile => "write_file",
     EditFile => "edit_file",
     GitStatus => "git_status",
@@ -154,6 +155,22 @@ pub struct ReadFile {
     /// How many bytes at most.
     #[serde(default)]
     pub limit: Option<u64>,
+}
+
+/// Finds the lines that match a pattern, in files below a folder of a root.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct SearchFiles {
+    /// A root's name.
+    pub root: String,
+    /// A regular expression, as ripgrep knows them; `(?i)` in front ignores case.
+    pub pattern: String,
+    /// A folder or file, relative to the root. Without it, the whole root.
+    #[serde(default)]
+    pub path: Option<String>,
+    /// Only paths that match, for instance `**/*.md`.
+    #[serde(default)]
+    pub glob: Option<String>,
 }
 
 /// Creates or replaces a text file. The folder must exist.

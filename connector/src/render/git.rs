@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use protocol::reply::{
-    Branches, Change, Committed, Diff, FileStat, Log, PathText, Pulled, PushState, Pushed,
-    ShownCommit, Status, Text,
+    Branches, Change, ChangeKind, Committed, Diff, FileStat, Log, PathText, Plan, Pulled,
+    PushState, Pushed, ShownCommit, Status, Text,
 };
 
 use super::{one_line, paths, printable};
@@ -174,6 +174,32 @@ pub(super) fn committed(made: &Committed) -> String {
         stats(&made.untrusted_files),
         one_line(&made.short)
     )
+}
+
+/// A plan, as the person who approves it has to see it.
+#[must_use]
+pub fn plan(plan: &Plan) -> String {
+    let mut text = format!(
+        "To be committed on {} and pushed to {}, for {}:\n",
+        one_line(&plan.branch),
+        one_line(&plan.remote),
+        one_line(&plan.requester)
+    );
+    for file in &plan.untrusted_files {
+        let path = one_line(file.path.as_str());
+        let how = match (file.kind, file.added, file.removed) {
+            (ChangeKind::Added, _, _) => "(new file)".to_owned(),
+            (ChangeKind::Deleted, _, _) => "(deleted)".to_owned(),
+            (_, Some(added), Some(removed)) => format!("(+{added}/−{removed})"),
+            _ => "(binary)".to_owned(),
+        };
+        let mode = file.mode.as_ref().map(|mode| format!(" mode {}", one_line(mode)));
+        let _ = writeln!(text, "  {path} {how}{}", mode.unwrap_or_default());
+    }
+    for line in plan.message.lines() {
+        let _ = writeln!(text, "    {}", printable(line));
+    }
+    text.trim_end().to_owned()
 }
 
 pub(super) fn pulled(pulled: &Pulled) -> String {

@@ -1,10 +1,11 @@
 use std::future::pending;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use protocol::refusal::{Code, Outcome, Refusal};
 use protocol::reply::{
-    ChangeKind, Committed, Diff, FileStat, FileText, PathText, PushState, Reply, Roots, Text,
+    ChangeKind, Committed, Diff, FileStat, FileText, PathText, Plan, PushState, Reply, Roots, Text,
     Untrusted,
 };
 use protocol::tool::ToolCall;
@@ -38,9 +39,16 @@ struct Heard {
     parts: Vec<Part>,
     folder: PathBuf,
     records: Vec<bool>,
+    plans: Vec<Plan>,
+    approves: bool,
 }
 
 impl Delivery for Heard {
+    async fn approve(&mut self, plan: &Plan) -> bool {
+        self.plans.push(plan.clone());
+        self.approves
+    }
+
     fn split(&self, text: &str) -> Vec<String> {
         text.split("\n---\n").map(str::to_owned).collect()
     }
@@ -410,4 +418,47 @@ async fn without_an_executor_the_turn_fails_with_the_reason_in_its_record() {
         other => panic!("{other:?}"),
     }
     assert_eq!(it.heard.text(), super::FAILED, "the channel gets the fixed line, not the reason");
+}
+
+/// Answers the first commit with a plan, and the second with the commit.
+fn asks_first(call: &ToolCall, asked: &AtomicBool) -> Act {
+    match call {
+        ToolCall::GitCommit(commit) if !asked.swap(true, Ordering::SeqCst) => {
+            Act::answer(Outcome::Reply(Reply::ApprovalNeeded(Plan {
+                digest: "d1".to_owned(),
+                requester: "Owner".to_owned(),
+                message: commit.message.clone(),
+                branch: "main".to_owned(),
+                remote: "https://git.example.com/o/r.git".to_owned(),
+                untrusted_files: Vec::new(),
+                good_for_seconds: 600,
+            })))
+        }
+        other => commits(other),
+    }
+}
+
+#[tokio::test]
+async fn a_plan_is_shown_to_the_person_and_a_yes_commits_exactly_it() {
+    let asked = AtomicBool::new(false);
+    let fake = FakeExecutor::start(move |call| asks_first(call, &asked));
+    let mut it = seat(Rules, &fake.socket, Limits::default());
+    it.heard.approves = true;
+    assert_eq!(it.say("m1", "commit strategy/vault/a.md: hello").await, answered());
+    assert_eq!(it.heard.plans.len(), 1);
+    let approved: Vec<_> = fake.requests().into_iter().filter_map(|r| r.approved).collect();
+    assert_eq!(approved, ["d1"], "one call, with the plan's digest");
+    assert!(it.heard.text().contains("Committed c0ffee0"), "{}", it.heard.text());
+}
+
+#[tokio::test]
+async fn a_no_refuses_the_commit_and_calls_nothing_more() {
+    let asked = AtomicBool::new(false);
+    let fake = FakeExecutor::start(move |call| asks_first(call, &asked));
+    let mut it = seat(Rules, &fake.socket, Limits::default());
+    assert_eq!(it.say("m1", "commit strategy/vault/a.md: hello").await, answered());
+    assert_eq!(it.heard.plans.len(), 1);
+    assert!(fake.requests().iter().all(|request| request.approved.is_none()));
+    assert!(it.heard.text().contains("approval_needed"), "{}", it.heard.text());
+    assert!(it.record("m1").calls.iter().all(|call| call.commit.is_none()));
 }

@@ -258,7 +258,7 @@ mod tests {
     fn raw_entries_and_counts_go_together() {
         let output = b":100644 100755 aaa bbb M\0x\0:100644 100644 ccc ccc R100\0from\0to\0\
             :100644 000000 ddd 000 D\0gone\0:000000 100644 000 eee A\0bin\0\
-            3\t1\tx\0000\t0\t\0from\0to\0000\t2\tgone\0-\t-\tbin\0";
+            3\t1\tx\x000\t0\t\x00from\x00to\x000\t2\tgone\x00-\t-\tbin\0";
         let output: Vec<u8> = output.to_vec();
         let (raw, stats) = diff_stat(&output).expect("it parses");
         assert_eq!(raw.len(), 4);

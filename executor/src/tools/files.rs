@@ -190,7 +190,7 @@ pub(crate) fn list(
     Ok(FileList { untrusted_paths: paths, truncated: false })
 }
 
-fn walker(root: &Path, top: &Path) -> ignore::WalkBuilder {
+pub(crate) fn walker(root: &Path, top: &Path) -> ignore::WalkBuilder {
     let mut walk = ignore::WalkBuilder::new(top);
     // The rules of the folders above `top` hold too, but none from above the root: the domain cannot
     // read there, and a name that it cannot read is no rule.
@@ -203,7 +203,7 @@ fn walker(root: &Path, top: &Path) -> ignore::WalkBuilder {
     walk
 }
 
-fn wanted(glob: Option<&PathGlob>, relative: &Path) -> bool {
+pub(crate) fn wanted(glob: Option<&PathGlob>, relative: &Path) -> bool {
     match (glob, relative.to_str()) {
         (None, _) => true,
         (Some(glob), Some(path)) => glob.matches(path),
@@ -319,7 +319,7 @@ pub(crate) fn remove_leftovers(root: &Path) -> usize {
         .count()
 }
 
-fn not_found(path: &RelPath) -> Failure {
+pub(crate) fn not_found(path: &RelPath) -> Failure {
     Failure::refuse(
         Code::NotFound,
         format!("There is nothing at {}.", shown(path.as_str())),

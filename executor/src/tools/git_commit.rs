@@ -7,12 +7,14 @@ use policy::fence::{GitCommit, Permit};
 use policy::path::{RelPath, shown};
 use policy::review::{Content, Entry};
 use protocol::refusal::Code;
-use protocol::reply::{Committed, FileStat, PushState};
+use protocol::reply::{Committed, FileStat, Plan, PushState, Reply};
 use rustix::fs::FileType;
 
 use super::Failure;
 use super::files::RootDir;
 use super::git_remote::LocalClone;
+use crate::approval::{Approvals, Bound, GOOD_FOR};
+use crate::config::Approval;
 use crate::confine::cancel::{self, Cancel};
 use crate::git::child::{Sides, Verb};
 use crate::git::parse;
@@ -37,9 +39,9 @@ pub fn commit(
     permit: &Permit<GitCommit>,
     session: &mut Session,
     cancel: &Cancel,
-    call: &CallKey,
+    asked: &Asked<'_>,
     record: impl FnOnce(&Committed),
-) -> Result<Committed, Failure> {
+) -> Result<Reply, Failure> {
     let root = &workplace.roots[permit.root()];
     let git = root.git_terms()?;
     let action = permit.action();
@@ -65,7 +67,15 @@ pub fn commit(
     }
 
     let files = job.staged_stat(&stage, base)?;
-    let hash = job.write_commit(git, action, &stage, head)?;
+    let tree = job.write_tree(&stage)?;
+    if git.approval == Approval::Requester {
+        let bound = bound(git, action, asked.peer, &tree, head);
+        match asked.approved {
+            None => return Ok(Reply::ApprovalNeeded(plan(asked.approvals, bound, files))),
+            Some(digest) => asked.approvals.take(digest, &bound)?,
+        }
+    }
+    let hash = job.write_commit(git, action, &tree, head)?;
     let mut done = Committed {
         short: job.short(&hash)?,
         hash,
@@ -74,14 +84,51 @@ pub fn commit(
         untrusted_files: files,
         push: not_pushed_yet(),
     };
-    stage.about_to_move(call, &done)?;
+    stage.about_to_move(asked.key, &done)?;
     job.move_branch(git, action, &done.hash, head)?;
     session.review(permit.root()).use_up();
     record(&done);
     stage.finish()?;
 
     done.push = job.push_commit(git, head, &done.hash)?;
-    Ok(done)
+    Ok(Reply::Committed(done))
+}
+
+/// Which call asks for a commit, and what was approved.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The user at the other end of the socket.
+    pub peer: u32,
+    /// The call.
+    pub key: &'a CallKey,
+    /// The plan that the requester approved.
+    pub approved: Option<&'a str>,
+    /// The plans that wait.
+    pub approvals: &'a Approvals,
+}
+
+fn bound(git: &GitRoot, action: &GitCommit, peer: u32, tree: &str, head: Option<&str>) -> Bound {
+    Bound {
+        peer,
+        requester: action.requester.as_str().to_owned(),
+        tree: tree.to_owned(),
+        parent: head.unwrap_or_default().to_owned(),
+        message: action.message.as_str().to_owned(),
+        branch: git.terms.branch.as_str().to_owned(),
+        remote: git.terms.remote.url(),
+    }
+}
+
+fn plan(approvals: &Approvals, bound: Bound, files: Vec<FileStat>) -> Plan {
+    Plan {
+        requester: bound.requester.clone(),
+        message: bound.message.clone(),
+        branch: bound.branch.clone(),
+        remote: bound.remote.clone(),
+        untrusted_files: files,
+        good_for_seconds: GOOD_FOR.as_secs(),
+        digest: approvals.propose(bound),
+    }
 }
 
 impl GitJob<'_> {
@@ -189,20 +236,23 @@ impl GitJob<'_> {
         Ok(parse::diff_stat(&output)?.1)
     }
 
+    fn write_tree(&self, stage: &Stage<'_>) -> Result<String, Failure> {
+        let index = stage.private_index();
+        let local = Local { stdin: Vec::new(), index: Some(&index) };
+        Ok(one_line(&self.git(Verb::WriteTree, local)?))
+    }
+
     fn write_commit(
         &self,
         git: &GitRoot,
         action: &GitCommit,
-        stage: &Stage<'_>,
+        tree: &str,
         head: Option<&str>,
     ) -> Result<String, Failure> {
-        let index = stage.private_index();
-        let tree =
-            one_line(&self.git(Verb::WriteTree, Local { stdin: Vec::new(), index: Some(&index) })?);
         let message = action.message.with_requester(&action.requester);
-        let verb = Verb::CommitTree { tree: &tree, parent: head, identity: &git.identity };
-        let output = self.git(verb, Local { stdin: message.into_bytes(), index: Some(&index) })?;
-        Ok(one_line(&output))
+        let verb = Verb::CommitTree { tree, parent: head, identity: &git.identity };
+        let local = Local { stdin: message.into_bytes(), index: None };
+        Ok(one_line(&self.git(verb, local)?))
     }
 
     /// The commit, all or nothing: the branch moves only from where it was.

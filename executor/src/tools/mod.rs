@@ -6,6 +6,8 @@ pub mod edit;
 
 pub mod file_tools;
 
+pub mod search;
+
 pub mod record_tools;
 
 pub mod git_read;

@@ -7,7 +7,7 @@
 use protocol::service::Description;
 use protocol::tool::{
     EditFile, GitBranches, GitCommit, GitDiff, GitLog, GitPull, GitPush, GitShow, GitStatus,
-    ListFiles, ListRoots, Prefix, ReadFile, ReserveId, ToolCall, ToolName, WriteFile,
+    ListFiles, ListRoots, Prefix, ReadFile, ReserveId, SearchFiles, ToolCall, ToolName, WriteFile,
 };
 
 /// What a message asks for.
@@ -51,6 +51,11 @@ const PHRASES: &[Phrase] = &[
     phrase("read FILE", "the file's text", ToolName::ReadFile, |slots| {
         let (root, path) = slots.file("FILE")?;
         Ok(Command::Call(ToolCall::ReadFile(ReadFile { root, path, offset: None, limit: None })))
+    }),
+    phrase("search PATTERN in PLACE", "the lines that match", ToolName::SearchFiles, |slots| {
+        let (root, path) = slots.place("PLACE")?;
+        let pattern = slots.one("PATTERN")?.to_owned();
+        Ok(Command::Call(ToolCall::SearchFiles(SearchFiles { root, pattern, path, glob: None })))
     }),
     phrase(
         "write FILE: TEXT",
