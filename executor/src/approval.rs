@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn whatever_changed_since_is_said_and_voids_the_plan() {
-        let changes: [(fn(&mut Bound), &str); 6] = [
+        type Change = fn(&mut Bound);
+        let changes: [(Change, &str); 6] = [
             (|b| b.tree.push('x'), "the content changed"),
             (|b| b.parent.push('x'), "HEAD moved"),
             (|b| b.message.push('x'), "the message changed"),

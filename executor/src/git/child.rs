@@ -109,10 +109,14 @@ pub enum Verb<'a> {
     DiffText(&'a Sides, Option<&'a str>),
     /// What an index holds against a commit (or the empty tree), renames as both paths.
     StagedEntries(&'a str),
+    /// What one tree holds against another, renames as both paths.
+    TreeEntries(&'a str, &'a str),
     /// Which filters apply to the paths on standard input.
     CheckAttr,
     /// Put the paths on standard input into the index, as they are in the work tree.
     UpdateIndex,
+    /// Bring the index's knowledge of the work tree up to date.
+    RefreshIndex,
     /// Write the index as a tree.
     WriteTree,
     /// Make a commit of a tree; the message is on standard input.
@@ -137,12 +141,12 @@ pub enum Verb<'a> {
         /// For the reflog.
         identity: &'a Identity,
     },
-    /// Move the branch and the work tree forward to a descendant.
-    FastForward {
-        /// The descendant.
+    /// Move the work tree and the index from one commit to another, if nothing is in the way.
+    ReadTree {
+        /// What they hold now.
+        from: &'a str,
+        /// What they are to hold.
         to: &'a str,
-        /// For the reflog.
-        identity: &'a Identity,
     },
     /// Ask the remote where the branch is.
     LsRemote(&'a Remote, &'a BranchName),
@@ -223,12 +227,14 @@ impl Verb<'_> {
             | Verb::DiffStat(..)
             | Verb::DiffText(..)
             | Verb::StagedEntries(_)
+            | Verb::TreeEntries(..)
             | Verb::CheckAttr => Step::GitRead,
             Verb::UpdateIndex
+            | Verb::RefreshIndex
             | Verb::WriteTree
             | Verb::CommitTree { .. }
             | Verb::UpdateRef { .. } => Step::GitStage,
-            Verb::FastForward { .. } => Step::GitCheckout,
+            Verb::ReadTree { .. } => Step::GitCheckout,
             Verb::LsRemote(Remote::Https { .. }, _) | Verb::Fetch(Remote::Https { .. }, _) => {
                 Step::FetchHttps
             }
@@ -264,15 +270,11 @@ impl Verb<'_> {
                 diff(sides, *path, &["--raw", "--numstat", "--no-abbrev", "-z"])
             }
             Verb::DiffText(sides, path) => diff(sides, *path, &["--patch"]),
-            Verb::StagedEntries(base) => {
-                let mut vector = words(
-                    "diff --cached --raw --no-abbrev --no-renames --ignore-submodules=none -z",
-                );
-                vector.push((*base).into());
-                with_path(vector, None)
-            }
+            Verb::StagedEntries(base) => entries(&["--cached".into(), (*base).into()]),
+            Verb::TreeEntries(from, to) => entries(&[(*from).into(), (*to).into()]),
             Verb::CheckAttr => words("check-attr -z --stdin filter"),
             Verb::UpdateIndex => words("update-index --add --remove -z --stdin"),
+            Verb::RefreshIndex => words("update-index -q --refresh"),
             Verb::WriteTree => words("write-tree"),
             Verb::CommitTree { tree, parent, .. } => {
                 let mut vector = words("commit-tree");
@@ -289,11 +291,9 @@ impl Verb<'_> {
                 vector.extend([(*name).into(), (*new).into(), (*old).into()]);
                 vector
             }
-            Verb::FastForward { to, .. } => {
-                let mut vector = words(
-                    "merge --ff-only --no-overwrite-ignore --no-stat --quiet --no-verify --no-autostash",
-                );
-                vector.push((*to).into());
+            Verb::ReadTree { from, to } => {
+                let mut vector = words("read-tree -m -u");
+                vector.extend([(*from).into(), (*to).into()]);
                 vector
             }
             Verb::LsRemote(remote, branch) => {
@@ -321,9 +321,7 @@ impl Verb<'_> {
 
     fn identity(&self) -> Option<&Identity> {
         match self {
-            Verb::CommitTree { identity, .. }
-            | Verb::UpdateRef { identity, .. }
-            | Verb::FastForward { identity, .. } => Some(identity),
+            Verb::CommitTree { identity, .. } | Verb::UpdateRef { identity, .. } => Some(identity),
             _ => None,
         }
     }
@@ -348,6 +346,12 @@ fn diff(sides: &Sides, path: Option<&str>, format: &[&str]) -> Vec<OsString> {
         Sides::Trees(from, to) => vector.extend([from.into(), to.into()]),
     }
     with_path(vector, path)
+}
+
+fn entries(sides: &[OsString]) -> Vec<OsString> {
+    let mut vector = words("diff --raw --no-abbrev --no-renames --ignore-submodules=none -z");
+    vector.extend_from_slice(sides);
+    with_path(vector, None)
 }
 
 /// The remote's URL, with the user that goes with the token.

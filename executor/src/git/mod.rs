@@ -10,4 +10,6 @@ pub mod parse;
 
 pub mod skeleton;
 
+pub mod checkout;
+
 pub mod stage;

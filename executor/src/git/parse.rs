@@ -14,6 +14,8 @@ pub struct RawEntry {
     pub old_mode: String,
     /// The mode after; `000000` for nothing.
     pub new_mode: String,
+    /// The blob before; all zeros for nothing.
+    pub old_hash: String,
     /// The blob after; all zeros for nothing, or where git has not hashed the work tree.
     pub new_hash: String,
     /// The path.
@@ -85,7 +87,7 @@ fn raw_entry<'a>(
 ) -> Result<Option<RawEntry>, Failure> {
     let text = std::str::from_utf8(head).map_err(|_| odd("a raw line"))?;
     let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
-    let [old_mode, new_mode, _, new_hash, letter] = words[..] else {
+    let [old_mode, new_mode, old_hash, new_hash, letter] = words[..] else {
         return Err(odd("a raw line"));
     };
     let first = fields.next().ok_or_else(|| odd("a raw line without a path"))?.to_vec();
@@ -102,6 +104,7 @@ fn raw_entry<'a>(
         kind,
         old_mode: old_mode.to_owned(),
         new_mode: new_mode.to_owned(),
+        old_hash: old_hash.to_owned(),
         new_hash: new_hash.to_owned(),
         path,
         from,

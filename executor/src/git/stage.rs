@@ -1,4 +1,4 @@
-//! A private index, and git's own index lock around it: how a commit is all or nothing.
+//! A private index, and git's own index lock around it: how a commit, and a pull, is all or nothing.
 //!
 //! The order of things on disk:
 //!
@@ -9,6 +9,10 @@
 //! 4. Tree and commit objects are written. `pending` learns the commit's hash.
 //! 5. git moves the branch, if it is where it was. **This is the commit.**
 //! 6. The private index is renamed over the index, and the lock is removed.
+//!
+//! A fast-forward takes the same way: the work tree and the private index move in step 3, after
+//! `pending` learned which paths that touches, and what it had moved is put back when it does not get
+//! to 5.
 //!
 //! A crash before 5 leaves HEAD and index as they were; after 5, the next start does 6. Which of the
 //! two it was is read from the branch, not guessed.
@@ -22,6 +26,7 @@ use protocol::refusal::Code;
 use protocol::reply::{Committed, Reply};
 use serde::{Deserialize, Serialize};
 
+use super::checkout::{self, Moving};
 use super::repo::{self, Place};
 use crate::audit::hex;
 use crate::outcomes::{CallKey, Outcomes};
@@ -43,6 +48,16 @@ struct Pending {
     branch: String,
     /// The commit, once it exists and before the branch moves.
     commit: Option<Made>,
+    /// The fast-forward, before the work tree moves.
+    forward: Option<Forward>,
+}
+
+/// A fast-forward under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Forward {
+    to: String,
+    moving: Vec<Moving>,
 }
 
 /// A commit that exists, and the call that asked for it.
@@ -79,6 +94,14 @@ impl Pending {
             index: at("index".to_owned()),
             private: at(format!("sage-{}.index", self.nonce)),
             private_lock: at(format!("sage-{}.index.lock", self.nonce)),
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            work_tree: self.work_tree.clone(),
+            git_dir: self.git_dir.clone(),
+            common_dir: self.common_dir.clone(),
         }
     }
 
@@ -119,6 +142,7 @@ impl<'a> Stage<'a> {
             nonce: hex(&nonce),
             branch: branch.to_owned(),
             commit: None,
+            forward: None,
         };
         pending.save(&workplace.state_dir)?;
         let stage = Self { root, state_dir: &workplace.state_dir, pending, finished: false };
@@ -142,6 +166,15 @@ impl<'a> Stage<'a> {
         self.pending.save(self.state_dir)
     }
 
+    /// Records the fast-forward that the work tree is about to make.
+    ///
+    /// # Errors
+    /// When the state directory cannot be written; the work tree must then not move.
+    pub fn about_to_forward(&mut self, to: &str, moving: Vec<Moving>) -> Result<(), Failure> {
+        self.pending.forward = Some(Forward { to: to.to_owned(), moving });
+        self.pending.save(self.state_dir)
+    }
+
     /// The branch has moved: the private index becomes the index.
     ///
     /// # Errors
@@ -160,9 +193,8 @@ impl Drop for Stage<'_> {
         if self.finished {
             return;
         }
-        let names = self.pending.names();
-        // What cannot be removed now is removed at the next start: the record stays with it.
-        if self.root.write(|| remove(&names)).is_ok() {
+        // What cannot be undone now is undone at the next start: the record stays with it.
+        if self.root.write(|| undo(&self.pending)).is_ok() {
             let _ = fs::remove_file(self.pending.file(self.state_dir));
         }
     }
@@ -195,6 +227,14 @@ fn install(names: &Names) -> Result<(), Failure> {
         fs::rename(&names.private, &names.index).map_err(Failure::io)?;
     }
     remove(names)
+}
+
+/// Makes it as if nothing had begun.
+fn undo(pending: &Pending) -> Result<(), Failure> {
+    if let Some(forward) = &pending.forward {
+        checkout::put_back(&pending.work_tree, &pending.place(), &forward.moving)?;
+    }
+    remove(&pending.names())
 }
 
 /// Removes what is ours: the lock only if it is the file that we linked.
@@ -265,22 +305,23 @@ pub fn recover(workplace: &Workplace, outcomes: &Outcomes) -> Result<Vec<Recover
 }
 
 fn put_right(root: &Root, pending: &Pending) -> Result<Option<Made>, Failure> {
-    let place = Place {
-        work_tree: pending.work_tree.clone(),
-        git_dir: pending.git_dir.clone(),
-        common_dir: pending.common_dir.clone(),
-    };
-    let committed = root.read(|| Ok(branch_holds(&place, pending)))?;
+    let moved = root.read(|| Ok(branch_holds(&pending.place(), pending)))?;
     let names = pending.names();
-    root.write(|| if committed && holds_lock(&names) { install(&names) } else { remove(&names) })?;
-    Ok(pending.commit.clone().filter(|_| committed))
+    root.write(|| match moved {
+        true if holds_lock(&names) => install(&names),
+        true => remove(&names),
+        false => undo(pending),
+    })?;
+    Ok(pending.commit.clone().filter(|_| moved))
 }
 
 fn branch_holds(place: &Place, pending: &Pending) -> bool {
-    let Some(commit) = &pending.commit else { return false };
+    let commit = pending.commit.as_ref().map(|made| &made.done.hash);
+    let forward = pending.forward.as_ref().map(|forward| &forward.to);
+    let Some(target) = commit.or(forward) else { return false };
     let Ok(repository) = repo::open(place) else { return false };
     let tip = repository.find_reference(&pending.branch).ok().and_then(|mut r| r.peel_to_id().ok());
     let Some(tip) = tip.map(|id| id.detach().to_string()) else { return false };
-    let distance = repo::distance(&repository, &tip, &commit.done.hash);
+    let distance = repo::distance(&repository, &tip, target);
     matches!(distance, Ok(Some(distance)) if distance.behind == 0)
 }

@@ -30,6 +30,24 @@ const BENEATH: ResolveFlags =
 /// A root's folder, open for looking below it.
 pub(crate) struct RootDir(OwnedFd);
 
+/// What is at a path.
+pub(crate) enum Here {
+    /// Nothing.
+    Nothing,
+    /// A regular file, with its bytes.
+    File(Vec<u8>),
+    /// Something else, or it is reached through a link.
+    Other,
+}
+
+/// The folder and the name of a path.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
 /// A whole file.
 pub(crate) struct Whole {
     /// Its bytes.
@@ -59,6 +77,55 @@ impl RootDir {
 
     fn open_at(&self, path: &str, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
         rustix::fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+    }
+
+    /// What is at a path of git's, which may be any bytes.
+    pub(crate) fn look_at(&self, path: &[u8], limit: u64) -> Result<Here, Failure> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat2(&self.0, path, flags, Mode::empty(), BENEATH) {
+            Ok(fd) => File::from(fd),
+            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(Here::Nothing),
+            Err(_) => return Ok(Here::Other),
+        };
+        if !file.metadata().map_err(Failure::io)?.is_file() {
+            return Ok(Here::Other);
+        }
+        let mut bytes = Vec::new();
+        file.take(limit).read_to_end(&mut bytes).map_err(Failure::io)?;
+        Ok(Here::File(bytes))
+    }
+
+    /// Puts a file of git's back, all or nothing, making the folders that lead to it.
+    pub(crate) fn put_back(
+        &self,
+        path: &[u8],
+        bytes: &[u8],
+        executable: bool,
+    ) -> Result<(), Failure> {
+        let (folders, name) = split(path);
+        let mut folder = self.0.try_clone().map_err(Failure::io)?;
+        for part in folders.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+            match rustix::fs::mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(error) => return Err(Failure::io(error.into())),
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            folder = rustix::fs::openat2(&folder, part, flags, Mode::empty(), BENEATH)
+                .map_err(|error| Failure::io(error.into()))?;
+        }
+        let mut temp = Temp::create(&folder)?;
+        temp.fill(bytes, if executable { 0o755 } else { 0o644 })?;
+        temp.rename_to(name)
+    }
+
+    /// Removes a file of git's.
+    pub(crate) fn remove(&self, path: &[u8]) -> Result<(), Failure> {
+        let (folders, name) = split(path);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = if folders.is_empty() { &b"."[..] } else { folders };
+        rustix::fs::openat2(&self.0, folder, flags, Mode::empty(), BENEATH)
+            .and_then(|folder| rustix::fs::unlinkat(&folder, name, AtFlags::empty()))
+            .map_err(|error| Failure::io(error.into()))
     }
 
     /// Opens a folder below the root, or the root itself.
@@ -275,7 +342,7 @@ impl<'a> Temp<'a> {
         self.file.sync_all().map_err(Failure::io)
     }
 
-    fn rename_to(mut self, name: &str) -> Result<(), Failure> {
+    fn rename_to(mut self, name: impl rustix::path::Arg) -> Result<(), Failure> {
         rustix::fs::renameat(self.folder, self.name.as_str(), self.folder, name)
             .map_err(|e| Failure::io(e.into()))?;
         self.renamed = true;

@@ -15,10 +15,12 @@ use super::Failure;
 use super::files::RootDir;
 use crate::confine::cancel::{self, Cancel};
 use crate::confine::child::ChildOutput;
+use crate::git::checkout::Moving;
 use crate::git::child::{Call, Https, Sides, Verb};
 use crate::git::parse;
 use crate::git::repo::{self, Distance, Place};
 use crate::git::skeleton::Skeleton;
+use crate::git::stage::Stage;
 use crate::workplace::{GitJob, GitRoot, Local, Root, Workplace};
 
 /// How much of what git said is passed on, in bytes.
@@ -148,21 +150,23 @@ impl GitJob<'_> {
             Err(fault) => return Err(fault),
         };
         if output.status.success() {
-            self.note_tracking(git, commit)?;
+            self.note_tracking(git, commit);
             return Ok(PushState::Pushed);
         }
         Ok(failed(push_said(&output)))
     }
 
-    /// Moves the remote-tracking branch to where the remote's branch is now known to be.
-    fn note_tracking(&self, git: &GitRoot, commit: &str) -> Result<(), Failure> {
+    /// Moves the remote-tracking branch to where the remote's branch is now known to be. Best effort:
+    /// the remote has the commit, whatever this clone thinks of it.
+    fn note_tracking(&self, git: &GitRoot, commit: &str) {
         let name = git.terms.branch.tracking();
-        let old = self.root.read(|| Ok(repo::ref_commit(&repo::open(self.place)?, &name)))?;
-        let old = old.unwrap_or_else(|| "0".repeat(40));
-        let (identity, reason) = (&git.identity, "update by push");
+        let old = self.root.read(|| Ok(repo::ref_commit(&repo::open(self.place)?, &name)));
+        let old = old.ok().flatten().unwrap_or_else(|| "0".repeat(40));
+        let (identity, reason) = (&git.identity, "update by sage");
         let verb = Verb::UpdateRef { name: &name, new: commit, old: &old, reason, identity };
-        // Best effort: the remote has the commit, whatever this clone thinks of it.
-        self.try_git(verb, Local::default()).map(drop)
+        if let Err(failure) = self.try_git(verb, Local::default()) {
+            tracing::warn!(?failure, "the remote-tracking branch was not moved");
+        }
     }
 }
 
@@ -283,7 +287,7 @@ pub fn push(
             return Err(Failure::refuse(code, message, "Nothing was lost: the commits are here."));
         }
     } else {
-        job.note_tracking(git, &head)?;
+        job.note_tracking(git, &head);
     }
     Ok(Pushed { hash: head, branch: name, commits })
 }
@@ -327,8 +331,8 @@ pub fn pull(
     let sides = Sides::Trees(head.clone(), incoming.clone());
     let (raw, files) = parse::diff_stat(&job.git(Verb::DiffStat(&sides, None), Local::default())?)?;
     job.nothing_in_the_way(&raw)?;
-    job.fast_forward(git, &incoming)?;
-    job.note_tracking(git, &incoming)?;
+    job.fast_forward(git, &head, &incoming)?;
+    job.note_tracking(git, &incoming);
     Ok(Pulled { from: head, to: incoming, commits, untrusted_files: files })
 }
 
@@ -402,33 +406,50 @@ impl GitJob<'_> {
         })
     }
 
-    fn fast_forward(&self, git: &GitRoot, to: &str) -> Result<(), Failure> {
+    /// Moves work tree, branch and index forward, or leaves all three as they were.
+    fn fast_forward(&self, git: &GitRoot, from: &str, to: &str) -> Result<(), Failure> {
+        let raw = parse::raw(&self.git(Verb::TreeEntries(from, to), Local::default())?)?;
+        let name = git.terms.branch.full();
+        let mut stage = Stage::begin(self.workplace, self.root, self.place, &name)?;
+        stage.about_to_forward(to, Moving::of(&raw))?;
+        let index = stage.private_index();
+        let local = || Local { stdin: Vec::new(), index: Some(&index) };
+        // Its exit status says that something is changed here, which is known by now.
+        self.try_git(Verb::RefreshIndex, local())?;
         // Once the work tree begins to move it is not stopped half way.
         let (_guard, steadfast) = cancel::pair().map_err(Failure::io)?;
         let job = GitJob { cancel: &steadfast, ..*self };
-        let output =
-            job.try_git(Verb::FastForward { to, identity: &git.identity }, Local::default())?;
-        if output.status.success() {
-            return Ok(());
+        let output = job.try_git(Verb::ReadTree { from, to }, local())?;
+        if !output.status.success() {
+            return Err(in_the_way(&said(&output)));
         }
-        let text = said(&output);
-        if text.contains("would be overwritten") {
-            let message = format!("Incoming changes would overwrite what is here: {text}");
+        let (identity, reason) = (&git.identity, "pull: fast-forward");
+        let ended = job.try_git(
+            Verb::UpdateRef { name: &name, new: to, old: from, reason, identity },
+            Local::default(),
+        );
+        let now = self.root.read(|| Ok(repo::ref_commit(&repo::open(self.place)?, &name)))?;
+        if now.as_deref() != Some(to) {
+            ended?;
             return Err(Failure::refuse(
-                Code::IncomingDirty,
-                message,
-                "Nothing was changed. A person moves it aside.",
+                Code::Raced,
+                "The branch moved while the pull was being made; nothing was changed.",
+                "Look at git_log, then pull again.",
             ));
         }
-        if text.contains("index.lock") {
-            return Err(Failure::refuse(
-                Code::IndexLocked,
-                "Another program holds git's index lock (`.git/index.lock`).",
-                "Try again when it is done. If no git is running, a person removes the file.",
-            ));
-        }
-        Err(Failure::fault(format!("git could not move the branch forward: {text}")))
+        stage.finish()
     }
+}
+
+fn in_the_way(text: &str) -> Failure {
+    if text.contains("would be overwritten") || text.contains("not uptodate") {
+        return Failure::refuse(
+            Code::IncomingDirty,
+            format!("Incoming changes would overwrite what is here: {text}"),
+            "Nothing was changed. A person moves it aside.",
+        );
+    }
+    Failure::fault(format!("git could not move the work tree forward: {text}"))
 }
 
 /// Whether one path is the other, or lies below it.
