@@ -190,6 +190,32 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    fn check(&self) -> Result<(), String> {
+        let least = [
+            ("maxFileBytes", self.max_file_bytes),
+            ("maxBytes", self.max_bytes),
+            ("maxFiles", self.max_files as u64),
+            ("maxCallsPerTurn", u64::from(self.max_calls_per_turn)),
+            ("maxCallsInFlight", self.max_calls_in_flight as u64),
+            ("maxConnections", self.max_connections as u64),
+            ("gitTimeoutSeconds", self.git_timeout_seconds),
+        ];
+        if let Some((key, _)) = least.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("{key}: 0 would allow nothing"));
+        }
+        for (key, value) in [("maxFileBytes", self.max_file_bytes), ("maxBytes", self.max_bytes)] {
+            if value > MOST_BYTES {
+                return Err(format!("{key}: more than {MOST_BYTES} does not fit into an answer"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The longest text in an answer, in bytes: half a frame.
+const MOST_BYTES: u64 = (protocol::wire::MAX_FRAME_BYTES / 2) as u64;
+
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -269,7 +295,23 @@ impl Config {
             let twin = self.roots[..index].iter().any(|other| other.name == root.name);
             root.check(twin).map_err(|why| format!("roots[{index}].{why}"))?;
         }
+        self.limits.check().map_err(|why| format!("limits.{why}"))?;
+        self.secrets_are_outside_roots()?;
         self.roots_and_state_are_apart()
+    }
+
+    /// Something that could read the token, or write the audit, could undo every other fence.
+    fn secrets_are_outside_roots(&self) -> Result<(), String> {
+        for (index, root) in self.roots.iter().enumerate() {
+            let Some(GitConfig::Full(git)) = &root.git else { continue };
+            let Some(token) = &git.token_file else { continue };
+            if self.roots.iter().any(|root| token.starts_with(&root.path)) {
+                return Err(format!(
+                    "roots[{index}].git.tokenFile: it lies in a root; keep it outside of all"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// A tool that could write the audit or the socket's folder could undo every other fence.
@@ -436,6 +478,9 @@ mod tests {
             ("/roots/1/protected", json!(["a["]), "roots[1].protected"),
             ("/roots/0/path", json!("/var"), "overlap"),
             ("/limits", json!({"maxFileByte": 1}), "limits"),
+            ("/limits", json!({"maxFiles": 0}), "limits.maxFiles"),
+            ("/limits", json!({"maxBytes": 99_000_000}), "limits.maxBytes"),
+            ("/roots/1/git/tokenFile", json!("/home/owner/.token"), "tokenFile"),
         ];
         for (pointer, value, said) in cases {
             let mut config = good();

@@ -210,6 +210,21 @@ impl Executor {
     }
 }
 
+/// An answer over the frame's limit would end the connection and look like a crash.
+fn fitting(outcome: Outcome) -> Outcome {
+    let length = serde_json::to_vec(&outcome).map_or(0, |json| json.len());
+    if length < wire::MAX_FRAME_BYTES - 4096 {
+        return outcome;
+    }
+    Outcome::Refusal(Refusal::new(
+        Code::TooLarge,
+        format!(
+            "The answer has {length} bytes, which is more than the wire takes. What the call did stands."
+        ),
+        "Ask for one path, or for less at once.",
+    ))
+}
+
 /// What a reply did, for the audit.
 fn effects(reply: &Reply) -> Value {
     let push = |state: &PushState| match state {
@@ -318,6 +333,7 @@ impl protocol::service::Executor for Service {
             executor.perform(uid, request, &cancel)
         });
         work.await
+            .map(fitting)
             .unwrap_or_else(|_| Outcome::Fault(Fault::new("the call broke inside the executor")))
     }
 }

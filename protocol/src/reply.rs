@@ -346,6 +346,8 @@ impl ChangeKind {
 pub struct Diff {
     /// One entry per changed path.
     pub untrusted_files: Vec<FileStat>,
+    /// How many more paths changed than are listed.
+    pub more_files: u64,
     /// The unified diff, as far as the budget goes.
     pub untrusted_diff: Text,
 }
@@ -434,6 +436,8 @@ pub struct ShownCommit {
     pub untrusted_message: Untrusted,
     /// One entry per changed path, against the first parent.
     pub untrusted_files: Vec<FileStat>,
+    /// How many more paths changed than are listed.
+    pub more_files: u64,
     /// The unified diff against the first parent, as far as the budget goes.
     pub untrusted_diff: Text,
 }
@@ -446,6 +450,8 @@ pub struct Branches {
     pub untrusted_current: Option<Untrusted>,
     /// By name.
     pub untrusted_branches: Vec<Branch>,
+    /// How many more there are than are listed.
+    pub more_branches: u64,
 }
 
 /// One local branch.
@@ -549,6 +555,8 @@ pub struct Pulled {
     pub commits: u64,
     /// What they changed.
     pub untrusted_files: Vec<FileStat>,
+    /// How many more paths changed than are listed.
+    pub more_files: u64,
 }
 
 /// The branch was pushed.

@@ -83,7 +83,8 @@ pub fn diff(diff: &Diff) -> String {
     if diff.untrusted_files.is_empty() {
         return "No changes.".to_owned();
     }
-    format!("{}\n{}", stats(&diff.untrusted_files), cut_text(&diff.untrusted_diff))
+    let (stats, more) = (stats(&diff.untrusted_files), more(diff.more_files, "paths"));
+    format!("{stats}{more}\n{}", cut_text(&diff.untrusted_diff))
 }
 
 fn stats(files: &[FileStat]) -> String {
@@ -134,7 +135,8 @@ pub(super) fn commit(commit: &ShownCommit) -> String {
     for line in commit.untrusted_message.as_str().trim_end().lines() {
         let _ = writeln!(text, "    {}", printable(line));
     }
-    let _ = write!(text, "\n{}\n", stats(&commit.untrusted_files));
+    let _ =
+        write!(text, "\n{}{}\n", stats(&commit.untrusted_files), more(commit.more_files, "paths"));
     text + &cut_text(&commit.untrusted_diff)
 }
 
@@ -156,6 +158,7 @@ pub(super) fn branches(branches: &Branches) -> String {
             one_line(branch.subject.as_str()),
         );
     }
+    text.push_str(&more(branches.more_branches, "branches"));
     text
 }
 
@@ -207,7 +210,8 @@ pub(super) fn pulled(pulled: &Pulled) -> String {
         return "Already up to date.".to_owned();
     }
     let commits = counted(pulled.commits);
-    format!("Pulled {commits}; now at {}.\n{}", pulled.to, stats(&pulled.untrusted_files))
+    let more = more(pulled.more_files, "paths");
+    format!("Pulled {commits}; now at {}.\n{}{more}", pulled.to, stats(&pulled.untrusted_files))
 }
 
 pub(super) fn pushed(pushed: &Pushed) -> String {
@@ -216,6 +220,11 @@ pub(super) fn pushed(pushed: &Pushed) -> String {
         return format!("origin/{branch} had everything already, up to {}.", pushed.hash);
     }
     format!("Pushed {} to origin/{branch}; it is at {}.", counted(pushed.commits), pushed.hash)
+}
+
+/// How many there are beside those that are listed.
+fn more(count: u64, what: &str) -> String {
+    if count == 0 { String::new() } else { format!("  … and {count} more {what}\n") }
 }
 
 fn counted(commits: u64) -> String {

@@ -110,7 +110,11 @@ fn hostile_git() -> Vec<Reply> {
     state.untrusted_reserved = vec![untrusted()];
     vec![
         Reply::Status(state),
-        Reply::Diff(Diff { untrusted_files: vec![stat(EVIL)], untrusted_diff: text() }),
+        Reply::Diff(Diff {
+            untrusted_files: vec![stat(EVIL)],
+            more_files: 0,
+            untrusted_diff: text(),
+        }),
         Reply::Log(Log {
             untrusted_commits: vec![LogEntry {
                 hash: String::new(),
@@ -128,10 +132,12 @@ fn hostile_git() -> Vec<Reply> {
             untrusted_author: untrusted(),
             date: "d".to_owned(),
             untrusted_message: untrusted(),
+            more_files: 0,
             untrusted_files: vec![stat(EVIL)],
             untrusted_diff: text(),
         }),
         Reply::Branches(Branches {
+            more_branches: 0,
             untrusted_current: None,
             untrusted_branches: vec![Branch {
                 name: untrusted(),
@@ -157,7 +163,11 @@ fn every_reply_escapes_what_the_world_wrote() {
 fn a_name_from_the_world_never_begins_a_line_of_its_own() {
     for hostile in [
         Reply::Files(FileList { untrusted_paths: vec![path("a\nb")], truncated: false }),
-        Reply::Diff(Diff { untrusted_files: vec![stat("a\nb")], untrusted_diff: Text::default() }),
+        Reply::Diff(Diff {
+            untrusted_files: vec![stat("a\nb")],
+            more_files: 0,
+            untrusted_diff: Text::default(),
+        }),
     ] {
         assert!(reply(&hostile).contains("a\\nb"), "{hostile:?}");
     }
@@ -243,7 +253,7 @@ fn small_replies_read_like_this() {
     assert_eq!(pushed(0), "origin/main had everything already, up to h.");
     let pulled = |commits, untrusted_files| {
         let (from, to) = ("g".to_owned(), "h".to_owned());
-        reply(&Reply::Pulled(Pulled { from, to, commits, untrusted_files }))
+        reply(&Reply::Pulled(Pulled { from, to, commits, untrusted_files, more_files: 0 }))
     };
     assert_eq!(pulled(0, Vec::new()), "Already up to date.");
     assert_eq!(pulled(2, vec![stat("a")]), "Pulled 2 commits; now at h.\n  M a (+3/−1)");
@@ -253,6 +263,7 @@ fn small_replies_read_like_this() {
 fn a_text_that_was_cut_says_so() {
     let cut = Some(Cut { handle: "h".to_owned(), next_offset: 4, size: 9 });
     let untrusted_diff = Text { text: "+abc".into(), cut };
-    let diff = Reply::Diff(Diff { untrusted_files: vec![stat("a")], untrusted_diff });
+    let diff =
+        Reply::Diff(Diff { untrusted_files: vec![stat("a")], more_files: 0, untrusted_diff });
     assert_eq!(reply(&diff), "  M a (+3/−1)\n\n+abc\n(cut at byte 4 of 9)");
 }

@@ -153,6 +153,7 @@ fn commits(call: &ToolCall) -> Act {
     match call {
         ToolCall::GitDiff(_) => Act::answer(Outcome::Reply(Reply::Diff(Diff {
             untrusted_files: Vec::new(),
+            more_files: 0,
             untrusted_diff: Text::default(),
         }))),
         ToolCall::ReadFile(_) => Act::answer(Outcome::Reply(Reply::File(FileText {

@@ -12,6 +12,9 @@ use super::repo::unreadable;
 use crate::confine::cancel::Cancel;
 use crate::tools::Failure;
 
+/// How many branches are listed.
+const MAX_BRANCHES: usize = 1000;
+
 /// The commit that a revision names.
 ///
 /// # Errors
@@ -221,6 +224,7 @@ pub fn commit(repository: &gix::Repository, revision: &Revision) -> Result<Shown
         date: date(&commit)?,
         untrusted_message: Untrusted(policy::secret::mask(&message).into_owned()),
         untrusted_files: Vec::new(),
+        more_files: 0,
         untrusted_diff: Text::default(),
     })
 }
@@ -244,7 +248,9 @@ pub fn branches(repository: &gix::Repository) -> Result<Branches, Failure> {
         });
     }
     let untrusted_current = head.map(|name| Untrusted(name.shorten().to_string()));
-    Ok(Branches { untrusted_current, untrusted_branches: branches })
+    let more_branches = branches.len().saturating_sub(MAX_BRANCHES) as u64;
+    branches.truncate(MAX_BRANCHES);
+    Ok(Branches { untrusted_current, untrusted_branches: branches, more_branches })
 }
 
 /// The full name of a branch's upstream.

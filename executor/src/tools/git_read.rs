@@ -29,6 +29,13 @@ const MAX_LISTED: usize = 500;
 /// The empty tree, which stands for "before the first commit".
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
+/// The first paths of a list, and how many more there are: an answer has to fit into a frame.
+pub(super) fn first_files(mut files: Vec<FileStat>) -> (Vec<FileStat>, u64) {
+    let more = files.len().saturating_sub(MAX_LISTED) as u64;
+    files.truncate(MAX_LISTED);
+    (files, more)
+}
+
 /// The state of a repository.
 ///
 /// # Errors
@@ -133,7 +140,8 @@ pub fn diff(
         _ => Vec::new(),
     };
     let text = session.cut(permit.root(), change.text, action.budget, reviews);
-    Ok(Diff { untrusted_files: change.stats, untrusted_diff: text })
+    let (untrusted_files, more_files) = first_files(change.stats);
+    Ok(Diff { untrusted_files, more_files, untrusted_diff: text })
 }
 
 fn sides(repository: &gix::Repository, spec: &DiffSpec) -> Result<Sides, Failure> {
@@ -296,7 +304,7 @@ pub fn show(
     let parent = shown.parents.first().cloned().unwrap_or_else(|| EMPTY_TREE.to_owned());
     let path = in_repository(&job, action.path.as_ref())?;
     let change = Change::read(&job, &Sides::Trees(parent, shown.hash.clone()), path.as_deref())?;
-    shown.untrusted_files = change.stats;
+    (shown.untrusted_files, shown.more_files) = first_files(change.stats);
     shown.untrusted_diff = session.cut(permit.root(), change.text, action.budget, Vec::new());
     Ok(shown)
 }

@@ -13,6 +13,7 @@ use protocol::reply::{ChangeKind, PathText, Pulled, PushState, Pushed};
 
 use super::Failure;
 use super::files::RootDir;
+use super::git_read::first_files;
 use crate::confine::cancel::{self, Cancel};
 use crate::confine::child::ChildOutput;
 use crate::git::checkout::Moving;
@@ -321,6 +322,7 @@ pub fn pull(
         to: to.to_owned(),
         commits: 0,
         untrusted_files: Vec::new(),
+        more_files: 0,
     };
     let commits = match job.distance(&head, &incoming)? {
         Some(Distance { behind: 0, .. }) => return Ok(unchanged(&head)),
@@ -333,7 +335,8 @@ pub fn pull(
     job.nothing_in_the_way(&raw)?;
     job.fast_forward(git, &head, &incoming)?;
     job.note_tracking(git, &incoming);
-    Ok(Pulled { from: head, to: incoming, commits, untrusted_files: files })
+    let (untrusted_files, more_files) = first_files(files);
+    Ok(Pulled { from: head, to: incoming, commits, untrusted_files, more_files })
 }
 
 impl GitJob<'_> {

@@ -64,6 +64,7 @@ fn diff(files: &[&str], text: &str, cut: Option<Cut>) -> Outcome {
     };
     reply(Reply::Diff(Diff {
         untrusted_files: files.iter().map(stat).collect(),
+        more_files: 0,
         untrusted_diff: Text { text: text.into(), cut },
     }))
 }
