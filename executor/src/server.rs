@@ -28,7 +28,7 @@ use crate::outcomes::{CallKey, Outcomes};
 use crate::session::{Session, Sessions};
 use crate::tools::git_commit::Asked;
 use crate::tools::{
-    self, Failure, file_tools, git_commit, git_read, git_remote, record_tools, search,
+    self, Failure, file_tools, git_commit, git_pull, git_read, git_remote, record_tools, search,
 };
 use crate::workplace::Workplace;
 
@@ -165,7 +165,7 @@ impl Executor {
                 let keep = |done: &Committed| self.keep(call.key, &Reply::Committed(done.clone()));
                 git_commit::commit(place, &p, session, cancel, &asked, keep)
             }
-            Permitted::GitPull(p) => git_remote::pull(place, &p, cancel).map(Reply::Pulled),
+            Permitted::GitPull(p) => git_pull::pull(place, &p, cancel).map(Reply::Pulled),
             Permitted::GitPush(p) => git_remote::push(place, &p, cancel).map(Reply::Pushed),
         }
     }

@@ -19,8 +19,9 @@ use crate::confine::grants::{self, Grant, Grants, Rights};
 use crate::confine::kernel::KernelSupport;
 use crate::confine::launcher::Launcher;
 use crate::credential;
-use crate::git::child::{Git, Verb};
+use crate::git::child::{Call, Git};
 use crate::git::repo::Place;
+use crate::git::verb::Verb;
 use crate::records::{Python, Records};
 use crate::tools::Failure;
 
@@ -300,7 +301,7 @@ impl GitJob<'_> {
         verb: Verb<'_>,
         local: Local<'_>,
     ) -> Result<crate::confine::child::ChildOutput, Failure> {
-        let call = crate::git::child::Call {
+        let call = Call {
             verb,
             root: &self.root.path,
             place: self.place,

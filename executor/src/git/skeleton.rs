@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::child::INCOMING;
 use super::repo::Place;
+use super::verb::INCOMING;
 
 /// The folder of the state directory that holds skeletons while they are used.
 pub const FOLDER: &str = "skeletons";

@@ -17,8 +17,8 @@ use protocol::reply::{Branches, ChangeKind, Diff, FileStat, Log, ShownCommit, St
 
 use super::Failure;
 use crate::confine::cancel::Cancel;
-use crate::git::child::{Sides, Verb};
 use crate::git::parse::{self, RawEntry};
+use crate::git::verb::{Sides, Verb};
 use crate::git::{log, repo};
 use crate::session::{Reviewed, Session};
 use crate::workplace::{GitJob, Local, Root, Workplace};

@@ -16,6 +16,8 @@ pub mod git_commit;
 
 pub mod git_remote;
 
+pub mod git_pull;
+
 use std::io;
 
 use protocol::refusal::{Code, Fault, Outcome, Refusal};
