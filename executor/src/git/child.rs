@@ -241,7 +241,7 @@ impl Git {
             Remote::Local(path) => {
                 let pushes = row.step == Step::PushLocal;
                 let rights = if pushes { Rights::WRITE_TREE } else { Rights::READ };
-                files.push(Grant::new(path, rights, "the remote"));
+                files.push(Grant::optional(path, rights, "the remote"));
                 files.extend(self.local_programs());
                 Vec::new()
             }

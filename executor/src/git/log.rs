@@ -9,6 +9,7 @@ use protocol::refusal::Code;
 use protocol::reply::{Branch, Branches, Log, LogEntry, ShownCommit, Text, Untrusted};
 
 use super::repo::unreadable;
+use super::upstream::Upstreams;
 use crate::confine::cancel::Cancel;
 use crate::tools::Failure;
 
@@ -233,7 +234,7 @@ pub fn commit(repository: &gix::Repository, revision: &Revision) -> Result<Shown
 ///
 /// # Errors
 /// When the refs cannot be read.
-pub fn branches(repository: &gix::Repository) -> Result<Branches, Failure> {
+pub fn branches(repository: &gix::Repository, upstreams: &Upstreams) -> Result<Branches, Failure> {
     let head = repository.head_name().map_err(unreadable)?;
     let platform = repository.references().map_err(unreadable)?;
     let mut branches = Vec::new();
@@ -242,7 +243,9 @@ pub fn branches(repository: &gix::Repository) -> Result<Branches, Failure> {
         let Ok(commit) = reference.peel_to_commit() else { continue };
         branches.push(Branch {
             name: Untrusted(reference.name().shorten().to_string()),
-            upstream: upstream(repository, reference.name()).map(|full| Untrusted(short(&full))),
+            upstream: upstreams
+                .follows(&reference.name().as_bstr().to_string())
+                .map(|full| Untrusted(short(&full))),
             hash: commit.id.to_string(),
             subject: subject(&commit)?,
         });
@@ -251,16 +254,6 @@ pub fn branches(repository: &gix::Repository) -> Result<Branches, Failure> {
     let more_branches = branches.len().saturating_sub(MAX_BRANCHES) as u64;
     branches.truncate(MAX_BRANCHES);
     Ok(Branches { untrusted_current, untrusted_branches: branches, more_branches })
-}
-
-/// The full name of a branch's upstream.
-pub(crate) fn upstream(
-    repository: &gix::Repository,
-    name: &gix::refs::FullNameRef,
-) -> Option<String> {
-    let tracking =
-        repository.branch_remote_tracking_ref_name(name, gix::remote::Direction::Fetch)?;
-    tracking.ok().map(|full| full.as_bstr().to_string())
 }
 
 /// A ref's name as git shortens it.

@@ -4,6 +4,8 @@ pub mod repo;
 
 pub mod log;
 
+pub mod upstream;
+
 pub mod verb;
 
 pub mod child;

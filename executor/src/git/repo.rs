@@ -201,7 +201,10 @@ pub fn operation(repository: &gix::Repository) -> Option<Operation> {
 
 /// The repository's own configuration, includes not followed, keys in lower case but for the
 /// subsection.
-fn config(place: &Place) -> Result<Vec<(String, String)>, Failure> {
+///
+/// # Errors
+/// `untrusted_repository` when it does not parse.
+pub fn config(place: &Place) -> Result<Vec<(String, String)>, Failure> {
     let mut found = read_config(&place.common_dir.join("config"))?;
     let worktree = place.git_dir.join("config.worktree");
     if std::fs::symlink_metadata(&worktree).is_ok() {

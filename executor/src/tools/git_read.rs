@@ -18,6 +18,7 @@ use protocol::reply::{Branches, ChangeKind, Diff, FileStat, Log, ShownCommit, St
 use super::Failure;
 use crate::confine::cancel::Cancel;
 use crate::git::parse::{self, RawEntry};
+use crate::git::upstream::Upstreams;
 use crate::git::verb::{Sides, Verb};
 use crate::git::{log, repo};
 use crate::session::{Reviewed, Session};
@@ -49,7 +50,7 @@ pub fn status(
     let within = permit.action().within.as_ref();
     let (place, mut status) = root.read(|| {
         let place = repo::locate(&root.path, within)?;
-        let status = heads(&repo::open(&place)?)?;
+        let status = heads(&repo::open(&place)?, &Upstreams::of(repo::config(&place)?))?;
         Ok((place, status))
     })?;
     let job = GitJob { workplace, root, place: &place, cancel };
@@ -84,10 +85,10 @@ fn reserved(job: &GitJob<'_>) -> Result<Vec<Untrusted>, Failure> {
 }
 
 /// Branch, upstream and how they stand to each other.
-fn heads(repository: &gix::Repository) -> Result<Status, Failure> {
+fn heads(repository: &gix::Repository, upstreams: &Upstreams) -> Result<Status, Failure> {
     let name = repository.head_name().map_err(repo::unreadable)?;
     let head = repo::head_commit(repository);
-    let upstream = name.as_ref().and_then(|name| log::upstream(repository, name.as_ref()));
+    let upstream = name.as_ref().and_then(|name| upstreams.follows(&name.as_bstr().to_string()));
     let theirs = upstream
         .as_deref()
         .and_then(|full| repository.find_reference(full).ok())
@@ -209,8 +210,8 @@ fn reviewed(entry: &RawEntry, section: &parse::Section) -> Vec<Reviewed> {
         _ => section
             .new_hash
             .clone()
-            // Only the mode changed: git prints no hash, and the content is the index's.
-            .or_else(|| (entry.new_hash.bytes().any(|b| b != b'0')).then(|| entry.new_hash.clone()))
+            // Only the mode or the name changed: git prints no hash, and the content is the old one.
+            .or_else(|| Some(entry.old_hash.clone()))
             .map(|hash| Content::Blob { hash, mode: entry.new_mode.clone() }),
     };
     if let (Some(path), Some(content)) = (text(&entry.path), content) {
@@ -317,6 +318,6 @@ pub fn branches(workplace: &Workplace, permit: &Permit<GitBranches>) -> Result<B
     let root = &workplace.roots[permit.root()];
     root.read(|| {
         let place = repo::locate(&root.path, permit.action().within.as_ref())?;
-        log::branches(&repo::open(&place)?)
+        log::branches(&repo::open(&place)?, &Upstreams::of(repo::config(&place)?))
     })
 }

@@ -1,0 +1,130 @@
+//! Calls within a turn, as a blocking test makes them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use protocol::refusal::{Code, Outcome, Refusal};
+use protocol::reply::{
+    Branches, Committed, Diff, Edited, FileList, FileText, Log, OutputPage, Pulled, Pushed, Reply,
+    Roots, ShownCommit, Status, Written,
+};
+use protocol::service::Request;
+use protocol::tool::ToolCall;
+use protocol::turn::{Origin, Turn as Name};
+use protocol::wire::WireError;
+
+use crate::world::World;
+
+/// A body of a reply.
+pub trait Body: Sized {
+    /// The body, if the reply is of this tool.
+    fn of(reply: Reply) -> Option<Self>;
+}
+
+macro_rules! bodies {
+    ($($body:ident in $variant:ident,)+) => {
+        $(impl Body for $body {
+            fn of(reply: Reply) -> Option<Self> {
+                match reply { Reply::$variant(body) => Some(body), _ => None }
+            }
+        })+
+    };
+}
+
+bodies! {
+    Roots in Roots, FileList in Files, FileText in File, Written in Written, Edited in Edited,
+    Status in Status, Diff in Diff, Log in Log, ShownCommit in Commit, Branches in Branches,
+    OutputPage in Output, Committed in Committed, Pulled in Pulled, Pushed in Pushed,
+}
+
+/// One turn: a message of a person, and all calls that follow from it.
+#[derive(Debug)]
+pub struct Turn<'w> {
+    world: &'w World,
+    name: Name,
+    calls: AtomicU64,
+}
+
+impl<'w> Turn<'w> {
+    pub(crate) fn new(world: &'w World, id: String, requester: Option<&str>) -> Self {
+        let requester = requester.map(str::to_owned);
+        let name = Name { id, requester, origin: Origin::Terminal };
+        Self { world, name, calls: AtomicU64::new(0) }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.name.id
+    }
+
+    /// Makes a call, whatever becomes of it.
+    ///
+    /// # Panics
+    /// When the connection ends.
+    pub fn call(&self, call: ToolCall) -> Outcome {
+        let n = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.call_as(&format!("call-{n}"), call)
+    }
+
+    /// As [`Turn::call`], with a call id of the test's choice.
+    ///
+    /// # Panics
+    /// When the connection ends.
+    pub fn call_as(&self, id: &str, call: ToolCall) -> Outcome {
+        self.try_call_as(id, call).unwrap_or_else(|error| {
+            panic!("{error}; the executor said:\n{}", self.world.executor_log())
+        })
+    }
+
+    /// As [`Turn::call_as`], for an executor that may be killed meanwhile.
+    ///
+    /// # Errors
+    /// When the connection ends.
+    pub fn try_call_as(&self, id: &str, call: ToolCall) -> Result<Outcome, WireError> {
+        let (id, turn) = (id.to_owned(), self.name.clone());
+        let request = Request { id, turn, call, approved: None };
+        self.world.send(request)
+    }
+
+    /// Makes a call that must be done.
+    ///
+    /// # Panics
+    /// When it is not, or answers with something else.
+    pub fn reply<B: Body>(&self, call: ToolCall) -> B {
+        let shown = format!("{call:?}");
+        match self.call(call) {
+            Outcome::Reply(reply) => {
+                B::of(reply).unwrap_or_else(|| panic!("{shown} got another tool's reply"))
+            }
+            other => {
+                panic!("{shown} got {other:#?}; the executor said:\n{}", self.world.executor_log())
+            }
+        }
+    }
+
+    /// Makes a call that must be refused.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn refused(&self, call: ToolCall) -> Refusal {
+        let shown = format!("{call:?}");
+        match self.call(call) {
+            Outcome::Refusal(refusal) => refusal,
+            other => {
+                panic!("{shown} got {other:#?}; the executor said:\n{}", self.world.executor_log())
+            }
+        }
+    }
+
+    /// Makes a call that must be refused by exactly this rule.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn refused_by(&self, code: Code, call: ToolCall) -> Refusal {
+        let shown = format!("{call:?}");
+        let refusal = self.refused(call);
+        assert_eq!(refusal.code, code, "{shown}: {refusal}");
+        assert!(!refusal.message.is_empty() && !refusal.hint.is_empty(), "{refusal:?} says little");
+        refusal
+    }
+}

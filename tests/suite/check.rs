@@ -1,0 +1,50 @@
+//! What several themes say in the same words.
+
+use harness::calls::{self, ROOT};
+use harness::snapshot::Snapshot;
+use harness::turn::Turn;
+use harness::world::World;
+use protocol::refusal::{Code, Refusal};
+use protocol::reply::{Committed, PushState};
+use protocol::tool::ToolCall;
+
+/// A call is refused by exactly this rule, and the clone is as before: work tree, index, refs, logs.
+pub(crate) fn refused_and_unchanged(
+    world: &World,
+    turn: &Turn<'_>,
+    code: Code,
+    call: ToolCall,
+) -> Refusal {
+    let before = Snapshot::of_clone(world.clone_dir().dir());
+    let remote = Snapshot::of(&world.base().join("remote.git"));
+    let what = format!("{call:?}");
+    let refusal = turn.refused_by(code, call);
+    before.assert_same(&Snapshot::of_clone(world.clone_dir().dir()), &what);
+    remote.assert_same(&Snapshot::of(&world.base().join("remote.git")), &what);
+    refusal
+}
+
+/// A change of a file is committed and pushed: the positive control of every fence.
+pub(crate) fn commit_works(world: &World, turn: &Turn<'_>, path: &str) -> Committed {
+    let before = world.clone_dir().path(path);
+    let text = std::fs::read_to_string(before).unwrap_or_default();
+    world.clone_dir().write(path, format!("{text}one more line\n"));
+    let done: Committed = turn.reply(calls::commit(ROOT, "One more line", &[path]));
+    assert_eq!(done.push, PushState::Pushed);
+    assert_eq!(world.clone_dir().head(), done.hash);
+    assert_eq!(world.remote_head(), done.hash);
+    done
+}
+
+/// The clone is sound and holds nothing of ours that should have gone.
+pub(crate) fn sound(world: &World) {
+    let clone = world.clone_dir();
+    clone.git(&["fsck", "--strict", "--no-dangling"]);
+    let names = std::fs::read_dir(clone.path(".git")).expect("it is a clone");
+    for name in names.flatten() {
+        let name = name.file_name().to_string_lossy().into_owned();
+        assert!(!name.starts_with("sage-") && name != "index.lock", "{name} was left in .git");
+    }
+    let pending = std::fs::read_dir(world.state().join("pending")).expect("it is there");
+    assert_eq!(pending.count(), 0, "a commit is still pending");
+}

@@ -1,0 +1,11 @@
+//! The suites over Sage's real processes: one binary, a module per theme.
+
+mod check;
+
+mod flow;
+
+mod fences;
+
+mod review;
+
+mod remote;
