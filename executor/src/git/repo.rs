@@ -12,6 +12,9 @@ use protocol::reply::Operation;
 
 use crate::tools::Failure;
 
+/// The empty tree, which stands for "before the first commit".
+pub const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
 /// A repository's three places.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {

@@ -25,9 +25,6 @@ use crate::records::{Appended, REGISTRY};
 use crate::session::Session;
 use crate::workplace::{GitJob, GitRoot, Local, Workplace};
 
-/// The empty tree, which stands for "before the first commit".
-const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-
 /// Commits and pushes. `record` is told of the commit once it is made and before it is pushed.
 ///
 /// # Errors
@@ -49,7 +46,7 @@ pub fn commit(
 
     let clone = LocalClone::enter(root, git)?;
     let head = clone.writable.head();
-    let base = head.unwrap_or(EMPTY_TREE);
+    let base = head.unwrap_or(repo::EMPTY_TREE);
     let job = GitJob { workplace, root, place: &clone.place, cancel };
     job.remote_is_not_ahead(git, head)?;
     let registry = job.record_protocol(&action.paths)?;

@@ -27,9 +27,6 @@ use crate::workplace::{GitJob, Local, Root, Workplace};
 /// How many paths one list of a status holds.
 const MAX_LISTED: usize = 500;
 
-/// The empty tree, which stands for "before the first commit".
-const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-
 /// The first paths of a list, and how many more there are: an answer has to fit into a frame.
 pub(super) fn first_files(mut files: Vec<FileStat>) -> (Vec<FileStat>, u64) {
     let more = files.len().saturating_sub(MAX_LISTED) as u64;
@@ -148,9 +145,9 @@ pub fn diff(
 fn sides(repository: &gix::Repository, spec: &DiffSpec) -> Result<Sides, Failure> {
     Ok(match spec {
         DiffSpec::Worktree => Sides::Worktree,
-        DiffSpec::Staged => {
-            Sides::Index(repo::head_commit(repository).unwrap_or_else(|| EMPTY_TREE.to_owned()))
-        }
+        DiffSpec::Staged => Sides::Index(
+            repo::head_commit(repository).unwrap_or_else(|| repo::EMPTY_TREE.to_owned()),
+        ),
         DiffSpec::Between(from, to) => Sides::Trees(
             log::resolve(repository, from)?.to_string(),
             log::resolve(repository, to)?.to_string(),
@@ -302,7 +299,7 @@ pub fn show(
         Ok((place, shown))
     })?;
     let job = GitJob { workplace, root, place: &place, cancel };
-    let parent = shown.parents.first().cloned().unwrap_or_else(|| EMPTY_TREE.to_owned());
+    let parent = shown.parents.first().cloned().unwrap_or_else(|| repo::EMPTY_TREE.to_owned());
     let path = in_repository(&job, action.path.as_ref())?;
     let change = Change::read(&job, &Sides::Trees(parent, shown.hash.clone()), path.as_deref())?;
     (shown.untrusted_files, shown.more_files) = first_files(change.stats);
