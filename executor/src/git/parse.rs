@@ -40,25 +40,38 @@ fn change_kind(letter: u8) -> Option<ChangeKind> {
     })
 }
 
-/// Parses `git diff --raw --numstat -z`: raw entries first, then one count per entry in that order.
+/// A diff as git prints it with `--raw --numstat -z`, and `--patch` or not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// What happened to each path.
+    pub raw: Vec<RawEntry>,
+    /// How much of each path changed, in the same order.
+    pub stats: Vec<FileStat>,
+    /// The text, if it was asked for.
+    pub patch: &'a [u8],
+}
+
+/// Parses `git diff --raw --numstat -z`, and what `--patch` adds: raw entries first, then one count per
+/// entry in that order, then the text behind a NUL of its own.
 ///
 /// # Errors
 /// A fault when git said something else.
-pub fn diff_stat(output: &[u8]) -> Result<(Vec<RawEntry>, Vec<FileStat>), Failure> {
-    let mut fields = output.split(|byte| *byte == 0).peekable();
-    let raw = raw_entries(&mut fields)?;
-    let mut stats = Vec::with_capacity(raw.len());
-    for entry in &raw {
-        let field = fields.next().ok_or_else(|| odd("a count is missing"))?;
-        let (added, removed) = counts(field)?;
-        if entry.from.is_some() {
+pub fn diff(output: &[u8]) -> Result<Parsed<'_>, Failure> {
+    let mut fields = Fields(output);
+    let (mut raw, mut stats) = (Vec::new(), Vec::new());
+    for entry in raw_entries(&mut fields)? {
+        let (added, removed) = counts(fields.next())?;
+        if entry.as_ref().is_some_and(|entry| entry.from.is_some()) {
             // `added TAB removed TAB`, then both paths in fields of their own.
             fields.next();
             fields.next();
         }
-        stats.push(stat(entry, added, removed));
+        // An unmerged path has an entry and a count of its own; status reports it.
+        let Some(entry) = entry else { continue };
+        stats.push(stat(&entry, added, removed));
+        raw.push(entry);
     }
-    Ok((raw, stats))
+    Ok(Parsed { raw, stats, patch: fields.0.strip_prefix(b"\0").unwrap_or(fields.0) })
 }
 
 /// Parses `git diff --raw -z`.
@@ -66,40 +79,44 @@ pub fn diff_stat(output: &[u8]) -> Result<(Vec<RawEntry>, Vec<FileStat>), Failur
 /// # Errors
 /// A fault when git said something else.
 pub fn raw(output: &[u8]) -> Result<Vec<RawEntry>, Failure> {
-    raw_entries(&mut output.split(|byte| *byte == 0).peekable())
+    Ok(raw_entries(&mut Fields(output))?.into_iter().flatten().collect())
 }
 
-fn raw_entries<'a>(
-    fields: &mut std::iter::Peekable<impl Iterator<Item = &'a [u8]>>,
-) -> Result<Vec<RawEntry>, Failure> {
+/// What is left of NUL-terminated fields.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn next(&mut self) -> &'a [u8] {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        let field = &self.0[..end];
+        self.0 = self.0.get(end + 1..).unwrap_or_default();
+        field
+    }
+}
+
+/// The raw entries at the front; `None` stands for an unmerged path.
+fn raw_entries(fields: &mut Fields<'_>) -> Result<Vec<Option<RawEntry>>, Failure> {
     let mut raw = Vec::new();
-    while fields.peek().is_some_and(|field| field.first() == Some(&b':')) {
-        let head = fields.next().unwrap_or_default();
-        raw.extend(raw_entry(head, fields)?);
+    while fields.0.first() == Some(&b':') {
+        raw.push(raw_entry(fields)?);
     }
     Ok(raw)
 }
 
-/// Parses one raw entry; `None` for an unmerged path, which status reports.
-fn raw_entry<'a>(
-    head: &'a [u8],
-    fields: &mut impl Iterator<Item = &'a [u8]>,
-) -> Result<Option<RawEntry>, Failure> {
-    let text = std::str::from_utf8(head).map_err(|_| odd("a raw line"))?;
+fn raw_entry(fields: &mut Fields<'_>) -> Result<Option<RawEntry>, Failure> {
+    let text = std::str::from_utf8(fields.next()).map_err(|_| odd("a raw line"))?;
     let words: Vec<&str> = text.trim_start_matches(':').split(' ').collect();
     let [old_mode, new_mode, old_hash, new_hash, letter] = words[..] else {
         return Err(odd("a raw line"));
     };
-    let first = fields.next().ok_or_else(|| odd("a raw line without a path"))?.to_vec();
+    let first = fields.next().to_vec();
     if letter.starts_with('U') {
         return Ok(None);
     }
-    let kind = change_kind(letter.as_bytes()[0]).ok_or_else(|| odd("a status letter"))?;
+    let letter = letter.bytes().next().unwrap_or_default();
+    let kind = change_kind(letter).ok_or_else(|| odd("a status letter"))?;
     let two = matches!(kind, ChangeKind::Renamed | ChangeKind::Copied);
-    let (path, from) = match (two, first) {
-        (true, from) => (fields.next().ok_or_else(|| odd("a rename"))?.to_vec(), Some(from)),
-        (false, path) => (path, None),
-    };
+    let (path, from) = if two { (fields.next().to_vec(), Some(first)) } else { (first, None) };
     Ok(Some(RawEntry {
         kind,
         old_mode: old_mode.to_owned(),
@@ -241,7 +258,7 @@ fn new_hash(rest: &[u8]) -> Option<String> {
 mod tests {
     use protocol::reply::{ChangeKind, PathText};
 
-    use super::{diff_stat, sections, status};
+    use super::{Parsed, diff, sections, status};
 
     #[test]
     fn a_status_of_odd_names_is_read_entry_by_entry() {
@@ -262,15 +279,25 @@ mod tests {
         let output = b":100644 100755 aaa bbb M\0x\0:100644 100644 ccc ccc R100\0from\0to\0\
             :100644 000000 ddd 000 D\0gone\0:000000 100644 000 eee A\0bin\0\
             3\t1\tx\x000\t0\t\x00from\x00to\x000\t2\tgone\x00-\t-\tbin\0";
-        let output: Vec<u8> = output.to_vec();
-        let (raw, stats) = diff_stat(&output).expect("it parses");
-        assert_eq!(raw.len(), 4);
+        let Parsed { raw, stats, patch } = diff(output).expect("it parses");
+        assert_eq!((raw.len(), patch), (4, &b""[..]));
         assert_eq!(stats[0].mode.as_deref(), Some("100644 → 100755"));
         assert_eq!((stats[0].added, stats[0].removed), (Some(3), Some(1)));
         assert_eq!(stats[1].from, Some(PathText::Utf8("from".to_owned())));
         assert_eq!(stats[2].removed, Some(2));
         assert_eq!(stats[3].added, None);
-        assert_eq!(diff_stat(b"").expect("nothing"), (vec![], vec![]));
+        assert_eq!(diff(b"").expect("nothing").raw, vec![]);
+    }
+
+    #[test]
+    fn an_unmerged_path_shifts_no_count_and_the_patch_stands_behind_a_nul() {
+        let output = b":000000 100644 000 000 U\0f\0:100644 100644 aaa 000 M\0f\0:100644 100644 bbb 000 M\0g\0\
+            0\t0\tf\x004\t0\tf\x001\t2\tg\0\0* Unmerged path f\ndiff --git a/f b/f\n";
+        let Parsed { raw, stats, patch } = diff(output).expect("it parses");
+        let added: Vec<_> = stats.iter().map(|stat| (stat.path.as_str(), stat.added)).collect();
+        assert_eq!(added, [("f", Some(4)), ("g", Some(1))]);
+        assert_eq!(raw.len(), 2);
+        assert!(patch.starts_with(b"* Unmerged path f\n"));
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! 1. `state/pending/NONCE.json` says that a commit begins.
 //! 2. `.git/sage-NONCE.lock` is made, and linked to `.git/index.lock`: now no other git writes the
 //!    index. A lock that is there already belongs to somebody and is never touched.
-//! 3. `.git/sage-NONCE.index` is a copy of the index; git stages into it.
+//! 3. `.git/sage-NONCE.index` is a second name of the index; git stages into it, which makes it a file
+//!    of its own.
 //! 4. Tree and commit objects are written. `pending` learns the commit's hash.
 //! 5. git moves the branch, if it is where it was. **This is the commit.**
 //! 6. The private index is renamed over the index, and the lock is removed.
@@ -21,6 +22,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use protocol::refusal::Code;
 use protocol::reply::{Committed, Reply};
@@ -50,6 +52,9 @@ struct Pending {
     commit: Option<Made>,
     /// The fast-forward, before the work tree moves.
     forward: Option<Forward>,
+    /// The refs that git is about to move, and so to lock.
+    #[serde(default)]
+    moving: Vec<String>,
 }
 
 /// A fast-forward under way.
@@ -86,6 +91,23 @@ struct Names {
 }
 
 impl Pending {
+    fn new(root: &Root, place: &Place, branch: &str) -> Result<Self, Failure> {
+        let mut nonce = [0; 8];
+        rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| Failure::io(error.into()))?;
+        Ok(Self {
+            root: root.name.clone(),
+            git_dir: place.git_dir.clone(),
+            common_dir: place.common_dir.clone(),
+            work_tree: place.work_tree.clone(),
+            nonce: hex(&nonce),
+            branch: branch.to_owned(),
+            commit: None,
+            forward: None,
+            moving: Vec::new(),
+        })
+    }
+
     fn names(&self) -> Names {
         let at = |name: String| self.git_dir.join(name);
         Names {
@@ -131,19 +153,7 @@ impl<'a> Stage<'a> {
         place: &Place,
         branch: &str,
     ) -> Result<Self, Failure> {
-        let mut nonce = [0; 8];
-        rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| Failure::io(error.into()))?;
-        let pending = Pending {
-            root: root.name.clone(),
-            git_dir: place.git_dir.clone(),
-            common_dir: place.common_dir.clone(),
-            work_tree: place.work_tree.clone(),
-            nonce: hex(&nonce),
-            branch: branch.to_owned(),
-            commit: None,
-            forward: None,
-        };
+        let pending = Pending::new(root, place, branch)?;
         pending.save(&workplace.state_dir)?;
         let stage = Self { root, state_dir: &workplace.state_dir, pending, finished: false };
         let names = stage.pending.names();
@@ -163,6 +173,7 @@ impl<'a> Stage<'a> {
     /// When the state directory cannot be written; the branch must then not move.
     pub fn about_to_move(&mut self, call: &CallKey, done: &Committed) -> Result<(), Failure> {
         self.pending.commit = Some(Made { call: call.clone(), done: done.clone() });
+        self.pending.moving = vec!["HEAD".to_owned(), self.pending.branch.clone()];
         self.pending.save(self.state_dir)
     }
 
@@ -172,6 +183,7 @@ impl<'a> Stage<'a> {
     /// When the state directory cannot be written; the work tree must then not move.
     pub fn about_to_forward(&mut self, to: &str, moving: Vec<Moving>) -> Result<(), Failure> {
         self.pending.forward = Some(Forward { to: to.to_owned(), moving });
+        self.pending.moving = vec!["HEAD".to_owned(), self.pending.branch.clone()];
         self.pending.save(self.state_dir)
     }
 
@@ -213,8 +225,10 @@ fn take_lock(names: &Names) -> Result<(), Failure> {
         }
         Err(error) => return Err(Failure::io(error)),
     }
-    match fs::copy(&names.index, &names.private) {
-        Ok(_) => Ok(()),
+    // A link, not a copy: git writes a new file beside it, and what it knows of files that changed in
+    // the same second hangs on the index's own time.
+    match fs::hard_link(&names.index, &names.private) {
+        Ok(()) => Ok(()),
         // Before the first commit there may be none.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::io(error)),
@@ -260,6 +274,57 @@ fn gone(result: io::Result<()>) -> Result<(), Failure> {
     }
 }
 
+/// Lets git move one ref alone, on record, so that a lock it leaves when it is killed can be told from
+/// anybody else's.
+///
+/// # Errors
+/// When the state directory cannot be written; the ref then does not move.
+pub fn moving_ref<T>(
+    workplace: &Workplace,
+    root: &Root,
+    place: &Place,
+    name: &str,
+    work: impl FnOnce() -> T,
+) -> Result<T, Failure> {
+    let mut pending = Pending::new(root, place, name)?;
+    pending.moving = vec![name.to_owned()];
+    pending.save(&workplace.state_dir)?;
+    let result = work();
+    fs::remove_file(pending.file(&workplace.state_dir)).map_err(Failure::io)?;
+    Ok(result)
+}
+
+/// How far the times of two files of one moment can lie apart.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long a ref's lock must stay as it is to be taken for one that nobody holds.
+const STALE: Duration = Duration::from_secs(2);
+
+/// Removes the ref locks that our git left: they appeared after it was on record that it would take
+/// them, and nobody has released them since.
+fn remove_ref_locks(pending: &Pending, recorded: SystemTime) -> Result<(), Failure> {
+    let lock = |name: &String| {
+        let folder = if name == "HEAD" { &pending.git_dir } else { &pending.common_dir };
+        folder.join(format!("{name}.lock"))
+    };
+    let seen = |path: PathBuf| {
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        // Two files' clocks can differ by a tick.
+        let since = recorded.checked_sub(TICK)?;
+        (metadata.modified().ok()? >= since).then_some((path, metadata.ino()))
+    };
+    let found: Vec<_> = pending.moving.iter().map(lock).filter_map(seen).collect();
+    if !found.is_empty() {
+        std::thread::sleep(STALE);
+    }
+    for (path, inode) in found {
+        if fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.ino() == inode) {
+            gone(fs::remove_file(&path))?;
+        }
+    }
+    Ok(())
+}
+
 /// What was found of a commit that a killed process left.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -290,21 +355,30 @@ pub fn recover(workplace: &Workplace, outcomes: &Outcomes) -> Result<Vec<Recover
             let Some(root) = workplace.roots.iter().find(|root| root.name == pending.root) else {
                 continue;
             };
-            let made = put_right(root, &pending)
+            let recorded = entry.metadata().and_then(|metadata| metadata.modified());
+            let recorded = recorded.map_err(|error| format!("{}: {error}", path.display()))?;
+            let made = put_right(root, &pending, recorded)
                 .map_err(|failure| format!("{}: {failure:?}", path.display()))?;
             if let Some(made) = &made {
                 let reply = Reply::Committed(made.done.clone());
                 outcomes.keep(&made.call, &reply).map_err(|error| error.to_string())?;
             }
             let commit = made.map(|made| made.done.hash);
-            found.push(Recovered { root: pending.root, commit });
+            if pending.branch.starts_with("refs/heads/") {
+                found.push(Recovered { root: pending.root, commit });
+            }
         }
         fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(found)
 }
 
-fn put_right(root: &Root, pending: &Pending) -> Result<Option<Made>, Failure> {
+fn put_right(
+    root: &Root,
+    pending: &Pending,
+    recorded: SystemTime,
+) -> Result<Option<Made>, Failure> {
+    root.write(|| remove_ref_locks(pending, recorded))?;
     let moved = root.read(|| Ok(branch_holds(&pending.place(), pending)))?;
     let names = pending.names();
     root.write(|| match moved {

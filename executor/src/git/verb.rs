@@ -30,8 +30,8 @@ pub enum Verb<'a> {
     },
     /// Statistics of a diff: raw lines, then line counts.
     DiffStat(&'a Sides, Option<&'a str>),
-    /// The text of a diff.
-    DiffText(&'a Sides, Option<&'a str>),
+    /// Statistics of a diff as above, then its text.
+    Diff(&'a Sides, Option<&'a str>),
     /// What an index holds against a commit (or the empty tree), renames as both paths.
     StagedEntries(&'a str),
     /// What one tree holds against another, renames as both paths.
@@ -150,7 +150,7 @@ impl Verb<'_> {
         match self {
             Verb::Status { .. }
             | Verb::DiffStat(..)
-            | Verb::DiffText(..)
+            | Verb::Diff(..)
             | Verb::StagedEntries(_)
             | Verb::TreeEntries(..)
             | Verb::CheckAttr => Step::GitRead,
@@ -194,7 +194,9 @@ impl Verb<'_> {
             Verb::DiffStat(sides, path) => {
                 diff(sides, *path, &["--raw", "--numstat", "--no-abbrev", "-z"])
             }
-            Verb::DiffText(sides, path) => diff(sides, *path, &["--patch"]),
+            Verb::Diff(sides, path) => {
+                diff(sides, *path, &["--raw", "--numstat", "--patch", "--no-abbrev", "-z"])
+            }
             Verb::StagedEntries(base) => entries(&["--cached".into(), (*base).into()]),
             Verb::TreeEntries(from, to) => entries(&[(*from).into(), (*to).into()]),
             Verb::CheckAttr => words("check-attr -z --stdin filter"),
@@ -266,7 +268,8 @@ fn diff(sides: &Sides, path: Option<&str>, format: &[&str]) -> Vec<OsString> {
     let mut vector = words("diff");
     vector.extend(DIFF.iter().chain(format).map(OsString::from));
     match sides {
-        Sides::Worktree => {}
+        // Of a path in conflict, what differs from our side.
+        Sides::Worktree => vector.push("--ours".into()),
         Sides::Index(tree) => vector.extend(["--cached".into(), tree.into()]),
         Sides::Trees(from, to) => vector.extend([from.into(), to.into()]),
     }
@@ -308,10 +311,7 @@ mod tests {
     /// Breaks the build when a verb is added, so that it is listed below.
     fn listed(verb: &Verb<'_>) {
         match verb {
-            Verb::Status { .. }
-            | Verb::DiffStat(..)
-            | Verb::DiffText(..)
-            | Verb::StagedEntries(_) => {}
+            Verb::Status { .. } | Verb::DiffStat(..) | Verb::Diff(..) | Verb::StagedEntries(_) => {}
             Verb::TreeEntries(..) | Verb::CheckAttr | Verb::UpdateIndex | Verb::RefreshIndex => {}
             Verb::WriteTree | Verb::CommitTree { .. } | Verb::UpdateRef { .. } => {}
             Verb::ReadTree { .. } | Verb::LsRemote(..) | Verb::Fetch(..) | Verb::Push(..) => {}
@@ -333,12 +333,18 @@ mod tests {
                 Verb::Status { path: None },
                 "status --porcelain=v2 -z --untracked-files=all --ignored=no --find-renames --ignore-submodules=dirty --",
             ),
-            (Verb::DiffStat(&Sides::Worktree, None), "diff DIFF --raw --numstat --no-abbrev -z --"),
+            (
+                Verb::DiffStat(&Sides::Worktree, None),
+                "diff DIFF --raw --numstat --no-abbrev -z --ours --",
+            ),
             (
                 Verb::DiffStat(&staged, path),
                 "diff DIFF --raw --numstat --no-abbrev -z --cached A -- --odd path",
             ),
-            (Verb::DiffText(&trees, path), "diff DIFF --patch A B -- --odd path"),
+            (
+                Verb::Diff(&trees, path),
+                "diff DIFF --raw --numstat --patch --no-abbrev -z A B -- --odd path",
+            ),
             (
                 Verb::StagedEntries("A"),
                 "diff --raw --no-abbrev --no-renames --ignore-submodules=none -z --cached A --",

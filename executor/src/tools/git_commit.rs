@@ -230,7 +230,7 @@ impl GitJob<'_> {
         let sides = Sides::Index(base.to_owned());
         let output = self
             .git(Verb::DiffStat(&sides, None), Local { stdin: Vec::new(), index: Some(&index) })?;
-        Ok(parse::diff_stat(&output)?.1)
+        Ok(parse::diff(&output)?.stats)
     }
 
     fn write_tree(&self, stage: &Stage<'_>) -> Result<String, Failure> {

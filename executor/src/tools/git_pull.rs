@@ -51,7 +51,8 @@ pub fn pull(
         None => return Err(Failure::fault("the fetch did not bring the remote's commit")),
     };
     let sides = Sides::Trees(head.clone(), incoming.clone());
-    let (raw, files) = parse::diff_stat(&job.git(Verb::DiffStat(&sides, None), Local::default())?)?;
+    let output = job.git(Verb::DiffStat(&sides, None), Local::default())?;
+    let parse::Parsed { raw, stats: files, .. } = parse::diff(&output)?;
     job.nothing_in_the_way(&raw)?;
     job.fast_forward(git, &head, &incoming)?;
     job.note_tracking(git, &incoming);

@@ -131,7 +131,10 @@ pub fn diff(
     })?;
     let job = GitJob { workplace, root, place: &place, cancel };
     let path = in_repository(&job, action.path.as_ref())?;
-    let change = Change::read(&job, &sides, path.as_deref())?;
+    let change = match sides {
+        Sides::Worktree => Change::read_steadily(&job, path.as_deref())?,
+        _ => Change::read(&job, &sides, path.as_deref())?,
+    };
     let reviews = match sides {
         // Only the top repository of a root is ever committed to.
         Sides::Worktree if place.work_tree == root.path => change.reviews(),
@@ -177,15 +180,22 @@ struct Change {
 
 impl Change {
     fn read(job: &GitJob<'_>, sides: &Sides, path: Option<&str>) -> Result<Self, Failure> {
-        let (raw, stats) =
-            parse::diff_stat(&job.git(Verb::DiffStat(sides, path), Local::default())?)?;
-        let before = stamps(job.root, &job.place.work_tree, &raw)?;
-        let patch = job.git(Verb::DiffText(sides, path), Local::default())?;
-        // A file that changed while git looked at it was not seen as it is.
-        let steady = before == stamps(job.root, &job.place.work_tree, &raw)?;
-        let sections = parse::sections(&patch);
-        let (text, sections) = masked(&patch, sections);
-        Ok(Self { raw, stats, text, sections, steady })
+        let output = job.git(Verb::Diff(sides, path), Local::default())?;
+        let parsed = parse::diff(&output)?;
+        let sections = parse::sections(parsed.patch);
+        let (text, sections) = masked(parsed.patch, sections);
+        Ok(Self { raw: parsed.raw, stats: parsed.stats, text, sections, steady: false })
+    }
+
+    /// Reads a diff of the work tree twice, and knows whether anything moved between. A file that
+    /// changed while git looked at it was not seen as it is.
+    fn read_steadily(job: &GitJob<'_>, path: Option<&str>) -> Result<Self, Failure> {
+        let first = Self::read(job, &Sides::Worktree, path)?;
+        let before = stamps(job.root, &job.place.work_tree, &first.raw)?;
+        let second = Self::read(job, &Sides::Worktree, path)?;
+        let after = stamps(job.root, &job.place.work_tree, &second.raw)?;
+        let steady = before == after && first.text == second.text && first.raw == second.raw;
+        Ok(Self { steady, ..second })
     }
 
     /// What seeing the text reviews. A file whose part was masked was not seen as it is.

@@ -16,6 +16,7 @@ use crate::confine::child::ChildOutput;
 use crate::git::child::{Call, Https};
 use crate::git::repo::{self, Distance, Place};
 use crate::git::skeleton::Skeleton;
+use crate::git::stage;
 use crate::git::verb::Verb;
 use crate::workplace::{GitJob, GitRoot, Local, Root, Workplace};
 
@@ -160,7 +161,10 @@ impl GitJob<'_> {
         let old = old.ok().flatten().unwrap_or_else(|| "0".repeat(40));
         let (identity, reason) = (&git.identity, "update by sage");
         let verb = Verb::UpdateRef { name: &name, new: commit, old: &old, reason, identity };
-        if let Err(failure) = self.try_git(verb, Local::default()) {
+        let ended = stage::moving_ref(self.workplace, self.root, self.place, &name, || {
+            self.try_git(verb, Local::default())
+        });
+        if let Err(failure) = ended.and_then(|ended| ended) {
             tracing::warn!(?failure, "the remote-tracking branch was not moved");
         }
     }
