@@ -2,7 +2,7 @@
 
 use protocol::tool::{
     EditFile, GitBranches, GitCommit, GitDiff, GitLog, GitPull, GitPush, GitShow, GitStatus,
-    ListFiles, ListRoots, ReadFile, ReadOutput, ToolCall, WriteFile,
+    ListFiles, ListRoots, ReadFile, ReadOutput, SearchFiles, ToolCall, WriteFile,
 };
 
 /// The name of the root that every world has.
@@ -21,12 +21,7 @@ pub fn list_roots() -> ToolCall {
 /// `list_files` below a folder (empty for the root itself), with a glob (empty for none).
 #[must_use]
 pub fn list(root: &str, folder: &str, glob: &str) -> ToolCall {
-    ToolCall::ListFiles(ListFiles {
-        root: root.to_owned(),
-        path: some(folder),
-        glob: some(glob),
-        ..Default::default()
-    })
+    ToolCall::ListFiles(ListFiles { root: root.to_owned(), path: some(folder), glob: some(glob) })
 }
 
 /// `read_file`, from the start.
@@ -39,6 +34,17 @@ pub fn read(root: &str, path: &str) -> ToolCall {
 #[must_use]
 pub fn read_part(root: &str, path: &str, offset: Option<u64>, limit: Option<u64>) -> ToolCall {
     ToolCall::ReadFile(ReadFile { root: root.to_owned(), path: path.to_owned(), offset, limit })
+}
+
+/// `search_files` below a folder or in a file (empty for the root itself).
+#[must_use]
+pub fn search(root: &str, pattern: &str, path: &str) -> ToolCall {
+    ToolCall::SearchFiles(SearchFiles {
+        root: root.to_owned(),
+        pattern: pattern.to_owned(),
+        path: some(path),
+        glob: None,
+    })
 }
 
 /// `write_file`.
@@ -131,7 +137,6 @@ pub fn commit(root: &str, message: &str, paths: &[&str]) -> ToolCall {
         root: root.to_owned(),
         message: message.to_owned(),
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-        ..Default::default()
     })
 }
 

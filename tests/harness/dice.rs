@@ -12,7 +12,7 @@ impl Dice {
     }
 
     /// The next number (splitmix64).
-    pub fn next(&mut self) -> u64 {
+    pub fn throw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,7 +22,7 @@ impl Dice {
 
     /// A number below a bound.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+        self.throw() % bound.max(1)
     }
 
     /// One of several.

@@ -48,6 +48,22 @@ impl Snapshot {
         self
     }
 
+    /// Asserts that no file came, went or has other bytes, whatever became of modes, times and
+    /// empty folders.
+    ///
+    /// # Panics
+    /// Names what changed.
+    pub fn assert_same_bytes(&self, later: &Self, what: &str) {
+        let bytes = |snapshot: &Self| {
+            let plain = |(path, entry): (&PathBuf, &Entry)| {
+                (path.clone(), Entry { mode: 0, modified: None, bytes: entry.bytes.clone() })
+            };
+            let file = |(_, entry): &(&PathBuf, &Entry)| entry.mode & 0o170_000 != 0o040_000;
+            Self(snapshot.0.iter().filter(file).map(plain).collect())
+        };
+        bytes(self).assert_same(&bytes(later), what);
+    }
+
     /// Asserts that nothing changed since.
     ///
     /// # Panics

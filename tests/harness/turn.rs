@@ -1,11 +1,12 @@
 //! Calls within a turn, as a blocking test makes them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use protocol::refusal::{Code, Outcome, Refusal};
 use protocol::reply::{
-    Branches, Committed, Diff, Edited, FileList, FileText, Log, OutputPage, Pulled, Pushed, Reply,
-    Roots, ShownCommit, Status, Written,
+    Branches, Committed, Diff, Edited, FileList, FileText, Hits, Log, OutputPage, Pulled, Pushed,
+    Reply, Roots, ShownCommit, Status, Written,
 };
 use protocol::service::Request;
 use protocol::tool::ToolCall;
@@ -31,7 +32,7 @@ macro_rules! bodies {
 }
 
 bodies! {
-    Roots in Roots, FileList in Files, FileText in File, Written in Written, Edited in Edited,
+    Roots in Roots, FileList in Files, FileText in File, Hits in Hits, Written in Written, Edited in Edited,
     Status in Status, Diff in Diff, Log in Log, ShownCommit in Commit, Branches in Branches,
     OutputPage in Output, Committed in Committed, Pulled in Pulled, Pushed in Pushed,
 }
@@ -81,9 +82,16 @@ impl<'w> Turn<'w> {
     /// # Errors
     /// When the connection ends.
     pub fn try_call_as(&self, id: &str, call: ToolCall) -> Result<Outcome, WireError> {
-        let (id, turn) = (id.to_owned(), self.name.clone());
-        let request = Request { id, turn, call, approved: None };
-        self.world.send(request)
+        self.world.send(self.request(id, call))
+    }
+
+    /// Makes a call and goes away after a while, whether it was answered or not.
+    pub fn call_and_leave(&self, id: &str, call: ToolCall, patience: Duration) {
+        self.world.send_and_leave(self.request(id, call), patience);
+    }
+
+    fn request(&self, id: &str, call: ToolCall) -> Request {
+        Request { id: id.to_owned(), turn: self.name.clone(), call, approved: None }
     }
 
     /// Makes a call that must be done.

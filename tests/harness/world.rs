@@ -245,6 +245,17 @@ impl World {
         self.executor = None;
     }
 
+    /// Kills the executor with SIGKILL, from beside a call that is under way. [`World::restart`]
+    /// comes next.
+    ///
+    /// # Panics
+    /// When it is not running.
+    pub fn strike(&self) {
+        let pid = i32::try_from(self.executor_pid()).expect("a pid is small");
+        let pid = nix::unistd::Pid::from_raw(pid);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it is our child");
+    }
+
     /// Kills the executor and starts it again.
     pub fn restart(&mut self) {
         self.kill_executor();
@@ -296,6 +307,15 @@ impl World {
     fn client(&self) -> Client {
         let client = self.client.lock().expect("nobody panicked");
         client.clone().expect("the executor runs")
+    }
+
+    /// Sends a request on a connection of its own, and leaves after a while without an answer.
+    pub(crate) fn send_and_leave(&self, request: Request, patience: Duration) {
+        let socket = self.socket();
+        self.runtime.block_on(async move {
+            let client = Client::connect(&socket).await.expect("the executor is there");
+            let _ = tokio::time::timeout(patience, client.call(request)).await;
+        });
     }
 
     pub(crate) fn send(&self, request: Request) -> Result<Outcome, WireError> {

@@ -1,5 +1,7 @@
 //! What several themes say in the same words.
 
+use std::path::{Path, PathBuf};
+
 use harness::calls::{self, ROOT};
 use harness::snapshot::Snapshot;
 use harness::turn::Turn;
@@ -40,11 +42,27 @@ pub(crate) fn commit_works(world: &World, turn: &Turn<'_>, path: &str) -> Commit
 pub(crate) fn sound(world: &World) {
     let clone = world.clone_dir();
     clone.git(&["fsck", "--strict", "--no-dangling"]);
-    let names = std::fs::read_dir(clone.path(".git")).expect("it is a clone");
-    for name in names.flatten() {
-        let name = name.file_name().to_string_lossy().into_owned();
-        assert!(!name.starts_with("sage-") && name != "index.lock", "{name} was left in .git");
+    for path in below(&clone.path(".git"), Path::new("")) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let ours = name.starts_with("sage-") || name.ends_with(".lock");
+        assert!(!ours, "{} was left in .git", path.display());
     }
     let pending = std::fs::read_dir(world.state().join("pending")).expect("it is there");
     assert_eq!(pending.count(), 0, "a commit is still pending");
+}
+
+/// Every file below a folder but git's objects.
+fn below(root: &Path, folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root.join(folder)).expect("it is a folder").flatten() {
+        let path = folder.join(entry.file_name());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            if path != Path::new("objects") {
+                found.extend(below(root, &path));
+            }
+        } else {
+            found.push(path);
+        }
+    }
+    found
 }

@@ -9,3 +9,15 @@ mod fences;
 mod review;
 
 mod remote;
+
+mod files;
+
+mod edits;
+
+mod beneath;
+
+mod once;
+
+mod killed;
+
+mod half_done;
