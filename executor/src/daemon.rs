@@ -59,8 +59,10 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
         async move {
             listener.set_nonblocking(true)?;
             let listener = tokio::net::UnixListener::from_std(listener)?;
+            // Before anyone is told that it is ready: until then a signal ends the process at once.
+            let shutdown = shutdown()?;
             tracing::info!(abi = enforced.abi(), "ready");
-            serve(listener, executor, shutdown()).await
+            serve(listener, executor, shutdown).await
         },
     )?;
     let _ = fs::remove_file(&config.socket);
@@ -128,15 +130,13 @@ fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn shutdown() {
+fn shutdown() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
-    }
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
 }

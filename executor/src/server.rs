@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
@@ -18,6 +19,7 @@ use protocol::service::{Description, Executor as _, Request};
 use protocol::wire::{self, PROTOCOL_VERSION, Welcome};
 use serde_json::{Value, json};
 use tarpc::server::{BaseChannel, Channel};
+use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -290,11 +292,22 @@ async fn connection(mut stream: UnixStream, executor: Arc<Executor>) {
             return;
         }
     }
+    let Ok(gone) = hang_up(&stream) else { return };
     let service = Service { executor, uid }.serve();
-    BaseChannel::with_defaults(wire::server_transport(stream))
+    let served = BaseChannel::with_defaults(wire::server_transport(stream))
         .execute(service)
-        .for_each_concurrent(None, |response| response)
-        .await;
+        .for_each_concurrent(None, |response| response);
+    tokio::select! {
+        () = served => {}
+        // A caller that was killed sends no cancellation, and tarpc would finish its calls first.
+        _ = gone.ready(Interest::PRIORITY) => {}
+    }
+}
+
+/// A second view of a connection, which becomes ready when the other end is closed and by nothing
+/// that it sends.
+fn hang_up(stream: &UnixStream) -> io::Result<UnixStream> {
+    UnixStream::from_std(stream.as_fd().try_clone_to_owned()?.into())
 }
 
 /// The service as one peer sees it.

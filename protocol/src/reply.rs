@@ -5,7 +5,7 @@
 //! an instruction, and the system prompt says so.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 macro_rules! replies {
@@ -83,8 +83,8 @@ impl From<&str> for Untrusted {
 }
 
 /// A path as git or the file system has it. One that is not UTF-8 is shown with its odd bytes
-/// escaped as `\xNN`, and flagged by its shape: `{"escaped": "…"}`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+/// escaped as `\xNN`, and flagged by its shape in JSON: `{"escaped": "…"}`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[serde(untagged)]
 pub enum PathText {
     /// The path, byte for byte.
@@ -94,6 +94,41 @@ pub enum PathText {
         /// For reading only: no tool takes it back.
         escaped: String,
     },
+}
+
+/// The path as JSON has it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum PathJson {
+    Utf8(String),
+    Escaped { escaped: String },
+}
+
+impl Serialize for PathText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            let json = match self.clone() {
+                Self::Utf8(path) => PathJson::Utf8(path),
+                Self::Escaped { escaped } => PathJson::Escaped { escaped },
+            };
+            return json.serialize(serializer);
+        }
+        // A binary codec does not tell shapes apart.
+        (matches!(self, Self::Escaped { .. }), self.as_str()).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for PathText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return Ok(match PathJson::deserialize(deserializer)? {
+                PathJson::Utf8(path) => Self::Utf8(path),
+                PathJson::Escaped { escaped } => Self::Escaped { escaped },
+            });
+        }
+        let (is_escaped, path) = <(bool, String)>::deserialize(deserializer)?;
+        Ok(if is_escaped { Self::Escaped { escaped: path } } else { Self::Utf8(path) })
+    }
 }
 
 impl PathText {

@@ -29,9 +29,9 @@ impl Dice {
     ///
     /// # Panics
     /// When there is none.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         let at = usize::try_from(self.below(from.len() as u64)).expect("it is below the length");
-        &from[at]
+        from[at].clone()
     }
 
     /// Whether it happened, once in so many times.

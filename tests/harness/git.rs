@@ -45,6 +45,18 @@ impl Repo {
         Self::at(dir, &self.program)
     }
 
+    /// A copy of it, with all times and modes.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[must_use]
+    pub fn copy(&self, to: impl Into<PathBuf>) -> Self {
+        let copy = self.beside(to);
+        let status = Command::new("/bin/cp").arg("-a").args([&self.dir, &copy.dir]).status();
+        assert!(status.expect("cp starts").success());
+        copy
+    }
+
     /// Its folder.
     #[must_use]
     pub fn dir(&self) -> &Path {

@@ -19,3 +19,5 @@ pub mod snapshot;
 pub mod dice;
 
 pub mod programs;
+
+pub mod https;

@@ -12,6 +12,8 @@ use harness::world::World;
 use protocol::refusal::{Code, Outcome};
 use protocol::reply::{Edited, FileList, FileText, Hits, Written};
 
+use crate::check::comes_back;
+
 #[test]
 fn b01_a_sibling_whose_name_begins_alike_is_outside() {
     let world = World::new_plain();
@@ -140,4 +142,16 @@ fn a_folder_that_is_swapped_for_a_link_under_way_leads_nowhere() {
     let turn = world.turn("Owner");
     let real = if clone.path("race").is_symlink() { "link" } else { "race" };
     turn.reply::<Written>(calls::write(ROOT, &format!("{real}/last.md"), "inside\n"));
+}
+
+#[test]
+fn a_pipe_as_an_ignore_file_hangs_no_listing_and_no_search() {
+    let world = World::new_plain();
+    world.clone_dir().write("folder/hit.md", "hit\n");
+    let pipe = world.clone_dir().path("folder/.gitignore");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("it is ours");
+    for call in [calls::list(ROOT, "", "**/hit.md"), calls::search(ROOT, "^hit", "folder")] {
+        let outcome = comes_back(&world, call);
+        assert!(format!("{outcome:?}").contains("folder/hit.md"), "{outcome:?}");
+    }
 }

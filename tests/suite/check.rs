@@ -1,12 +1,14 @@
 //! What several themes say in the same words.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use harness::calls::{self, ROOT};
 use harness::snapshot::Snapshot;
 use harness::turn::Turn;
 use harness::world::World;
-use protocol::refusal::{Code, Refusal};
+use protocol::refusal::{Code, Outcome, Refusal};
 use protocol::reply::{Committed, PushState};
 use protocol::tool::ToolCall;
 
@@ -65,4 +67,20 @@ fn below(root: &Path, folder: &Path) -> Vec<PathBuf> {
         }
     }
     found
+}
+
+/// Makes a call that must come back: a program that waits for a pipe would not.
+pub(crate) fn comes_back(world: &World, call: ToolCall) -> Outcome {
+    let shown = format!("{call:?}");
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || sender.send(world.turn("Owner").try_call_as("c", call)));
+        match receiver.recv_timeout(Duration::from_secs(60)) {
+            Ok(outcome) => outcome.expect("the executor is there"),
+            Err(_) => {
+                world.strike();
+                panic!("{shown} hangs");
+            }
+        }
+    })
 }

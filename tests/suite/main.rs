@@ -21,3 +21,19 @@ mod once;
 mod killed;
 
 mod half_done;
+
+mod reads;
+
+mod repositories;
+
+mod same_as_git;
+
+mod generated;
+
+mod hostile;
+
+mod traps;
+
+mod wire;
+
+mod token;

@@ -201,8 +201,8 @@ fn iso(seconds: i64, offset: i32) -> String {
 fn subject(commit: &gix::Commit<'_>) -> Result<Untrusted, Failure> {
     let message = commit.message_raw().map_err(unreadable)?.to_string();
     let paragraph: Vec<&str> = message
-        .trim_start_matches(['\n', ' ', '\t'])
         .lines()
+        .skip_while(|line| line.trim().is_empty())
         .take_while(|line| !line.trim().is_empty())
         .map(str::trim_end)
         .collect();

@@ -117,6 +117,7 @@ fn trusted(root: &Path, place: &Place) -> Result<(), Failure> {
     }
     let objects = place.common_dir.join("objects");
     inside(root, &objects, "its `objects`")?;
+    nothing_hangs(place)?;
     for list in ["info/alternates", "info/http-alternates"] {
         for line in small_file(&objects.join(list))?.unwrap_or_default().lines() {
             if !line.is_empty() && !line.starts_with('#') {
@@ -125,6 +126,42 @@ fn trusted(root: &Path, place: &Place) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// A pipe where gix opens a file would wait for a writer that never comes, in a thread that nothing
+/// can end. Loose objects are not looked through: they are too many, and one that is a pipe costs a
+/// call's seat.
+fn nothing_hangs(place: &Place) -> Result<(), Failure> {
+    for file in ["HEAD", "index", "config.worktree"] {
+        file_or_folder(&place.git_dir.join(file))?;
+    }
+    for file in ["config", "packed-refs", "shallow", "info/exclude", "objects/info/commit-graph"] {
+        file_or_folder(&place.common_dir.join(file))?;
+    }
+    let mut folders = vec![place.common_dir.join("refs"), place.common_dir.join("objects/pack")];
+    if place.git_dir != place.common_dir {
+        folders.push(place.git_dir.join("refs"));
+    }
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            match entry.file_type().map_err(Failure::io)? {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() => {}
+                _ => return Err(untrusted("one of its files is neither a file nor a folder")),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn file_or_folder(path: &Path) -> Result<(), Failure> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
+            Err(untrusted("one of its files is neither a file nor a folder"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens a repository with gix: at reduced trust, with its own configuration alone, and none of its

@@ -84,10 +84,10 @@ pub enum Verb<'a> {
 /// Where [`Verb::Fetch`] puts what it brought.
 pub const INCOMING: &str = "refs/sage/incoming";
 
-/// The user name that goes with a token: forges take any, and this one says what it is.
-const TOKEN_USER: &str = "x-access-token";
-
 /// Settings that hold for every call, over whatever the repository says.
+///
+/// The user name that goes with a token is a setting and not part of the URL: with one in the URL,
+/// curl first tries it with an empty password. Forges take any name, and this one says what it is.
 const SETTINGS: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -116,7 +116,9 @@ const SETTINGS: &[&str] = &[
     "maintenance.auto=false",
     "receive.autogc=false",
     "advice.statusHints=false",
+    "advice.graftFileDeprecated=false",
     "credential.helper=",
+    "credential.username=x-access-token",
     "fetch.bundleURI=",
     "fetch.unpackLimit=100",
     "transfer.credentialsInUrl=allow",
@@ -282,13 +284,11 @@ fn entries(sides: &[OsString]) -> Vec<OsString> {
     with_path(vector, None)
 }
 
-/// The remote's URL, with the user that goes with the token.
+/// The remote's URL.
 fn url(remote: &Remote) -> OsString {
     match remote {
         Remote::Local(path) => path.into(),
-        Remote::Https { url, .. } => {
-            url.replacen("https://", &format!("https://{TOKEN_USER}@"), 1).into()
-        }
+        Remote::Https { url, .. } => url.into(),
     }
 }
 
@@ -378,7 +378,7 @@ mod tests {
             (Verb::ReadTree { from: "A", to: "B" }, "read-tree -m -u A B"),
             (
                 Verb::LsRemote(&https, &branch),
-                "ls-remote --refs https://x-access-token@git.example.com/o/r.git refs/heads/main",
+                "ls-remote --refs https://git.example.com/o/r.git refs/heads/main",
             ),
             (Verb::LsRemote(&local, &branch), "ls-remote --refs /srv/r.git refs/heads/main"),
             (

@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use sha2::{Digest, Sha256};
 
 use super::Failure;
+use super::rules::walker;
 use crate::audit::hex;
 use crate::confine::cancel::Cancel;
 
@@ -255,19 +256,6 @@ pub(crate) fn list(
         }
     }
     Ok(FileList { untrusted_paths: paths, truncated: false })
-}
-
-pub(crate) fn walker(root: &Path, top: &Path) -> ignore::WalkBuilder {
-    let mut walk = ignore::WalkBuilder::new(top);
-    // The rules of the folders above `top` hold too, but none from above the root: the domain cannot
-    // read there, and a name that it cannot read is no rule.
-    walk.parents(top != root)
-        .require_git(false)
-        .git_global(false)
-        .ignore(false)
-        .follow_links(false)
-        .sort_by_file_path(Path::cmp);
-    walk
 }
 
 pub(crate) fn wanted(glob: Option<&PathGlob>, relative: &Path) -> bool {

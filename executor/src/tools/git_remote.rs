@@ -200,20 +200,26 @@ pub(super) fn diverged(distance: Distance) -> Refusal {
     )
 }
 
-/// What the remote or git said, masked and trimmed.
+/// What git and the remote said, masked and trimmed. git's own verdict comes first and is not cut.
 pub(super) fn said(output: &ChildOutput) -> String {
     let text = format!(
         "{}{}",
-        String::from_utf8_lossy(&output.stderr),
-        String::from_utf8_lossy(&output.stdout)
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
     );
     secret::mask_and_cut(text.trim(), MAX_SAID).0
 }
 
+/// What git itself said: what the remote said is not evidence of anything.
+fn git_said(output: &ChildOutput) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().filter(|line| !line.starts_with("remote:")).collect::<Vec<_>>().join("\n")
+}
+
 /// The refusal for a remote that did not answer as asked.
 pub(super) fn remote_said(output: &ChildOutput) -> Refusal {
-    let text = said(output);
-    let has = |needles: &[&str]| needles.iter().any(|needle| text.contains(needle));
+    let (text, git) = (said(output), git_said(output));
+    let has = |needles: &[&str]| needles.iter().any(|needle| git.contains(needle));
     let auth = [
         "Authentication failed",
         "could not read Password",
@@ -222,33 +228,54 @@ pub(super) fn remote_said(output: &ChildOutput) -> Refusal {
         "error: 403",
         "askpass",
     ];
-    if has(&auth) {
-        return Refusal::new(
+    let (code, what, next) = if has(&auth) {
+        (
             Code::AuthFailed,
-            format!("The remote did not accept the token: {text}"),
-            "The operator checks the token file: its token, its expiry and its rights on the repository.",
-        );
-    }
-    Refusal::new(
-        Code::RemoteUnreachable,
-        format!("The remote cannot be reached: {text}"),
-        "Try again later; if it stays away, the operator checks the URL and the network.",
-    )
+            "The remote did not accept the token",
+            "The operator checks the token file: its token, its expiry and its rights on the repository. \
+             After a replacement of the file itself the executor is restarted.",
+        )
+    } else if has(&["certificate"]) {
+        (
+            Code::RemoteUnreachable,
+            "The remote's certificate does not hold, so nothing was sent",
+            "The operator checks its host and expiry, this machine's clock, and `caFile`.",
+        )
+    } else if has(&["error: 301", "error: 302", "error: 303", "error: 307", "error: 308"]) {
+        (
+            Code::RemoteUnreachable,
+            "The remote points somewhere else, where the token does not go",
+            "The operator configures the URL that it moved to, if that is right.",
+        )
+    } else if has(&["' not found"]) {
+        (
+            Code::RemoteUnreachable,
+            "The remote knows no such repository, or does not show it to this token",
+            "The operator checks the URL and the token's rights on the repository.",
+        )
+    } else {
+        (
+            Code::RemoteUnreachable,
+            "The remote cannot be reached",
+            "Try again later; if it stays away, the operator checks the URL and the network.",
+        )
+    };
+    Refusal::new(code, format!("{what}: {text}"), next)
 }
 
 /// The refusal for a push that did not go through.
 fn push_said(output: &ChildOutput) -> Refusal {
-    let text = said(output);
-    if text.contains("[rejected]")
-        || text.contains("(fetch first)")
-        || text.contains("(non-fast-forward)")
-    {
+    // `!`, the refs and git's verdict, apart from all that the remote says.
+    let report = String::from_utf8_lossy(&output.stdout);
+    let mut refused = report.lines().filter_map(|line| line.strip_prefix("!\t"));
+    let verdict = refused.next().and_then(|line| line.split('\t').nth(1)).unwrap_or_default();
+    if verdict.starts_with("[rejected]") {
         return remote_ahead("The push was rejected: the remote has commits");
     }
-    if text.contains("[remote rejected]") {
+    if verdict.starts_with("[remote rejected]") {
         return Refusal::new(
             Code::RemoteRejected,
-            format!("The remote declined the push: {text}"),
+            format!("The remote declined the push: {}", said(output)),
             "A person looks at the remote's rules (hooks, protected branch, quota); git_push tries again.",
         );
     }

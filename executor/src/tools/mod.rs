@@ -2,6 +2,8 @@
 
 pub mod files;
 
+mod rules;
+
 pub mod edit;
 
 pub mod file_tools;

@@ -16,7 +16,8 @@ use protocol::refusal::Code;
 use protocol::reply::{Hit, Hits, PathText, Untrusted};
 
 use super::Failure;
-use super::files::{RootDir, floor_boundary, not_found, walker, wanted};
+use super::files::{RootDir, floor_boundary, not_found, wanted};
+use super::rules::walker;
 use crate::confine::cancel::Cancel;
 use crate::workplace::Workplace;
 

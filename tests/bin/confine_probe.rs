@@ -1,0 +1,157 @@
+//! Plays, for the confinement tests, what needs a process of its own: the launcher role, daemons to
+//! be attacked, killed and watched, and a git or python that attempts what it should not.
+
+use std::fmt::Debug;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use executor::confine::cancel;
+use executor::confine::child::ChildSpec;
+use executor::confine::daemon::{self, DaemonPlan, Enforced};
+use executor::confine::domain::Domain;
+use executor::confine::grants::{self, Grant, Grants, Rights};
+use executor::confine::kernel::KernelSupport;
+use executor::confine::launcher::{self, Launcher};
+use harness::confine;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        [_, launcher::ROLE] => launcher::role_main(),
+        ["git", ..] => as_git(),
+        ["python3", ..] => as_python(),
+        [_, "--version"] => say("git version 2.99.0"),
+        [_, "--exec-path"] => say("/nonexistent"),
+        [_, "run-git", git, repository] => run_git(Path::new(git), Path::new(repository)),
+        [_, "hang", tree] => run_hanging(Path::new(tree)),
+        [_, "attack", tree, outside] => attack(Path::new(tree), Path::new(outside)),
+        [_, "threads"] => with_a_second_thread(),
+        [_, "degraded", abi] => degraded(abi.parse().expect("a number")),
+        _ => ExitCode::from(2),
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    println!("{text}");
+    ExitCode::SUCCESS
+}
+
+/// Attempts what standard input lists.
+fn as_git() -> ExitCode {
+    let lines = io::read_to_string(io::stdin()).expect("it is told what to attempt");
+    say(&confine::attempts(&lines))
+}
+
+/// Attempts what a file lists, and then says no, as only that is reported whole.
+fn as_python() -> ExitCode {
+    let lines = std::fs::read_to_string("attempts").expect("it is told what to attempt");
+    println!("{}", confine::attempts(&lines));
+    ExitCode::FAILURE
+}
+
+/// Enters with what these children need in union.
+fn enter(children: &[&ChildSpec], more: Vec<Grant>) -> (Enforced, Launcher) {
+    let own = std::env::current_exe().expect("a program has a path");
+    let mut all = Grants::files(more);
+    for child in children {
+        all.extend(&child.grants);
+    }
+    let program = grants::program(&own, "the launcher role").expect("it is an ELF program");
+    all.extend(&Grants::files(program));
+    all.extend(&Grants::files(grants::system_libraries()));
+    let kernel = KernelSupport::detect();
+    let plan = DaemonPlan { grants: all, kernel, open_files: 1024 };
+    (daemon::enter(&plan).expect("confinement"), Launcher::new(kernel))
+}
+
+fn run_git(git: &Path, repository: &Path) -> ExitCode {
+    let spec = confine::git(git, &["status", "--porcelain"], repository, Rights::WRITE_TREE);
+    let (enforced, launcher) = enter(&[&spec], Vec::new());
+    assert!(enforced.abi() > 0 && enforced.degraded().is_empty());
+    let (_guard, cancel) = cancel::pair().expect("descriptors");
+    let output = launcher.run(&spec, &cancel).expect("git runs");
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    ExitCode::from(u8::from(!output.status.success()))
+}
+
+fn run_hanging(tree: &Path) -> ExitCode {
+    let files = vec![Grant::new(tree, Rights::WRITE_TREE, "the tree")];
+    let code = "
+open('pid.new', 'w').write(str(os.getpid()))
+os.rename('pid.new', 'pid')
+time.sleep(1000)
+";
+    let mut spec = confine::python(code, files);
+    spec.cwd = tree.to_owned();
+    spec.limits.wall = std::time::Duration::from_secs(1000);
+    let (_, launcher) = enter(&[&spec], Vec::new());
+    let (_guard, cancel) = cancel::pair().expect("descriptors");
+    let _ = launcher.run(&spec, &cancel);
+    ExitCode::SUCCESS
+}
+
+/// Prints what the daemon itself, and threads in it, can and cannot do.
+fn attack(tree: &Path, outside: &Path) -> ExitCode {
+    let more = vec![
+        Grant::new(tree, Rights::WRITE_TREE | Rights::MAKE_SOCKET, "the tree"),
+        grants::dev_null(),
+    ];
+    let kernel = KernelSupport::detect();
+    let row = Grants::files(vec![Grant::new(tree, Rights::READ, "a row")]);
+    let (_, _launcher) = enter(&[], more);
+    // Rows may be built inside, as long as the daemon has what they grant.
+    let domain = Domain::build(&row, &kernel).expect("a domain");
+    tell("read-inside", std::fs::read(tree.join("inside")));
+    tell("read-outside", std::fs::read(outside));
+    tell("write-inside", std::fs::write(tree.join("new"), ""));
+    tell("unix-listener", UnixListener::bind(tree.join("socket")));
+    tell("unix-datagram", UnixDatagram::unbound());
+    tell("udp", UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
+    tell("tcp-bind", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    tell("environ", std::fs::read("/proc/self/environ"));
+    tell("shell", Command::new("/bin/sh").status());
+    tell("row-read", domain.run(|| std::fs::read(tree.join("inside"))).expect("the row"));
+    tell("row-write", domain.run(|| std::fs::write(tree.join("new"), "")).expect("the row"));
+    let user = nix::sched::CloneFlags::CLONE_NEWUSER;
+    tell("user-namespace", nix::sched::unshare(user).map_err(io::Error::from));
+    ExitCode::SUCCESS
+}
+
+fn tell<T: Debug>(name: &str, result: io::Result<T>) {
+    println!("{name} {}", confine::number(result));
+}
+
+fn with_a_second_thread() -> ExitCode {
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let second = std::thread::spawn(move || receiver.recv());
+    let plan =
+        DaemonPlan { grants: Grants::default(), kernel: KernelSupport::detect(), open_files: 64 };
+    println!("{}", daemon::enter(&plan).expect_err("two threads"));
+    drop(sender);
+    let _ = second.join();
+    ExitCode::SUCCESS
+}
+
+fn degraded(abi: u32) -> ExitCode {
+    let kernel = KernelSupport::detect().limited_to(abi);
+    let mut plan = DaemonPlan {
+        grants: Grants { files: vec![grants::dev_null()], connect_ports: vec![443] },
+        kernel,
+        open_files: 64,
+    };
+    match daemon::enter(&plan) {
+        Ok(enforced) => println!("enforced with ABI {}", enforced.abi()),
+        Err(error) => {
+            println!("{error}");
+            plan.kernel = kernel.allow_degraded(true);
+            let enforced = daemon::enter(&plan).expect("degraded");
+            println!("degraded: {}", enforced.degraded().join("; "));
+        }
+    }
+    ExitCode::SUCCESS
+}
