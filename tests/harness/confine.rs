@@ -205,7 +205,8 @@ impl Default for Ground {
 /// When a line is no attempt.
 #[must_use]
 pub fn attempts(lines: &str) -> String {
-    let numbers: Vec<String> = lines.lines().map(|line| number(attempt(line)).to_string()).collect();
+    let numbers: Vec<String> =
+        lines.lines().map(|line| number(attempt(line)).to_string()).collect();
     numbers.join(" ")
 }
 

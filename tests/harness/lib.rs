@@ -21,3 +21,5 @@ pub mod dice;
 pub mod programs;
 
 pub mod https;
+
+pub mod confine;

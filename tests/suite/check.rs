@@ -74,7 +74,7 @@ pub(crate) fn comes_back(world: &World, call: ToolCall) -> Outcome {
     let shown = format!("{call:?}");
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(move || sender.send(world.turn("Owner").try_call_as("c", call)));
+        scope.spawn(move || drop(sender.send(world.turn("Owner").try_call_as("c", call))));
         match receiver.recv_timeout(Duration::from_secs(60)) {
             Ok(outcome) => outcome.expect("the executor is there"),
             Err(_) => {

@@ -156,28 +156,15 @@ fn a_filter_does_not_run_on_what_a_pull_brings() {
 }
 
 #[test]
-fn a_filter_that_is_required_stops_and_changes_nothing() {
-    for git in installed() {
-        let trap = Trap {
-            config: "[filter \"x\"]\n\tclean = SCRIPT\n\tsmudge = SCRIPT\n\trequired = true\n",
-            files: &[(".gitattributes", "*.md filter=x\n")],
-            ..Trap::default()
-        };
-        let trapped = Trapped::new(World::builder().git(&git).build(), &trap);
-        trapped.fire(&[&["add", "--all"]]);
-        let world = &trapped.world;
-        let turn = world.turn("Owner");
-        let call = calls::commit(ROOT, "Filtered", &["plans/one.md"]);
-        refused_and_unchanged(world, &turn, Code::FilteredPath, call);
-        world.others_push("plans/two.md", "incoming\n");
-        let before = Snapshot::of_clone(world.clone_dir().dir());
-        let outcome = turn.call(calls::pull(ROOT));
-        trapped.unfired("a pull");
-        if !matches!(outcome, Outcome::Reply(_)) {
-            before.assert_same(&Snapshot::of_clone(world.clone_dir().dir()), "a refused pull");
-        }
-        assert!(!matches!(outcome, Outcome::Fault(_)), "{outcome:?}");
-    }
+fn a_filter_that_is_required_does_not_stop_a_look() {
+    let required = "[filter \"x\"]\n\tclean = SCRIPT\n\tsmudge = SCRIPT\n\trequired = true\n";
+    walk_over(&Trap {
+        config: required,
+        files: &[(".gitattributes", "plans/one.md filter=x\n")],
+        fires: &[&["add", "--all"]],
+        verdicts: [Verdict::Refused(Code::FilteredPath), Verdict::Done, Verdict::Done],
+        ..Trap::default()
+    });
 }
 
 #[test]
@@ -261,10 +248,6 @@ fn b21_programs_of_the_transport_do_not_run() {
         (
             "[remote \"origin\"]\n\tpushurl = ext::SCRIPT\n[protocol \"ext\"]\n\tallow = always\n",
             push,
-        ),
-        (
-            "[remote \"REMOTE\"]\n\turl = ext::SCRIPT\n[protocol \"ext\"]\n\tallow = always\n",
-            &[&["fetch", "-q", "REMOTE"]],
         ),
     ];
     for (config, fires) in cases {
@@ -492,8 +475,13 @@ fn a_missing_object_is_not_fetched_by_looking_at_it() {
 
 #[test]
 fn housekeeping_does_not_start() {
+    // git counts loose objects in one folder of 256, so there must be some hundreds.
+    let files: Vec<_> = (0..900).map(|n| (format!("many/{n}.txt"), n.to_string())).collect();
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     walk_over(&Trap {
         config: "[gc]\n\tauto = 1\n\tautoDetach = false\n[core]\n\thooksPath = hk\n",
+        files: &files,
         scripts: &["hk/pre-auto-gc"],
         fires: &[&["gc", "--auto", "-q"]],
         ..Trap::default()
@@ -541,11 +529,8 @@ fn replaced_and_grafted_history_is_shown_as_it_is() {
         assert_eq!(subjects(), ["Real", "Start the strategy"]);
         let shown = format!("{:?}", turn.call(calls::show(ROOT, "HEAD", "")));
         assert!(shown.contains("+real") && !shown.contains("Fake"), "{shown}");
-        turn.reply::<Status>(calls::status(ROOT, ""))
-            .untrusted_staged
-            .is_empty()
-            .then_some(())
-            .expect("the index is compared with the real commit");
+        // The index is compared with the real commit.
+        assert_eq!(turn.reply::<Status>(calls::status(ROOT, "")).untrusted_staged, []);
         clone.git(&["replace", "-d", &real]);
         clone.write(".git/info/grafts", format!("{real}\n"));
         assert_eq!(clone.git(&["rev-list", "--count", "HEAD"]), "1", "the trap fires");

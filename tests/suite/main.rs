@@ -37,3 +37,7 @@ mod traps;
 mod wire;
 
 mod token;
+
+mod confinement;
+
+mod docs;

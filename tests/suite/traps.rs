@@ -85,10 +85,9 @@ impl Trapped {
         trapped
     }
 
-    /// The script leaves its mark, and passes on what it reads.
+    /// The script leaves its mark and ends: one that reads could wait for git, and git for it.
     fn write_script(&self, path: &Path) {
-        let text =
-            format!("#!/bin/sh\ntouch '{}'\ncat 2>/dev/null\nexit 0\n", self.marker.display());
+        let text = format!("#!/bin/sh\ntouch '{}'\n", self.marker.display());
         std::fs::write(path, text).expect("it is ours");
         let executable = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(path, executable).expect("it is ours");
@@ -97,11 +96,8 @@ impl Trapped {
     /// Fires it in plain git, in a copy; then the mark is wiped.
     pub(crate) fn fire(&self, fires: &[&[&str]]) {
         let copy = self.copy();
-        let remote = self.world.base().join("remote.git").display().to_string();
         for arguments in fires {
-            let arguments: Vec<_> =
-                arguments.iter().map(|a| a.replace("REMOTE", &remote)).collect();
-            copy.try_git(&arguments);
+            copy.try_git(arguments);
         }
         assert!(self.marker.exists(), "the trap does not even fire in plain git: {fires:?}");
         std::fs::remove_file(&self.marker).expect("it is there");

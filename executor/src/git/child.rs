@@ -177,6 +177,7 @@ impl Git {
                 set("GIT_WORK_TREE", call.place.work_tree.clone().into());
             }
         }
+        without_filters(&call.place.filters, &mut set);
         set("GIT_ALLOW_PROTOCOL", protocol(row.exec).into());
         if let Some(index) = call.index {
             set("GIT_INDEX_FILE", index.into());
@@ -343,6 +344,20 @@ fn limits(wall: Duration) -> ChildLimits {
         processes: None,
         open_files: 256,
     }
+}
+
+/// A filter that is required would stop git, since none can run: each is emptied. Through the
+/// environment, where a driver's name cannot be read as anything else.
+fn without_filters(filters: &[String], set: &mut impl FnMut(&str, OsString)) {
+    let keys = [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+    let pairs = filters.iter().flat_map(|driver| keys.map(|(key, value)| (driver, key, value)));
+    let mut count = 0;
+    for (driver, key, value) in pairs {
+        set(&format!("GIT_CONFIG_KEY_{count}"), format!("filter.{driver}.{key}").into());
+        set(&format!("GIT_CONFIG_VALUE_{count}"), value.into());
+        count += 1;
+    }
+    set("GIT_CONFIG_COUNT", count.to_string().into());
 }
 
 /// The transports that a verb may use.

@@ -24,6 +24,8 @@ pub struct Place {
     pub git_dir: PathBuf,
     /// What linked worktrees share; the same as `git_dir` otherwise.
     pub common_dir: PathBuf,
+    /// The filter drivers that its configuration names. None of them is ever run.
+    pub filters: Vec<String>,
 }
 
 /// Finds the innermost repository that holds a path, walking up no further than the root.
@@ -35,8 +37,9 @@ pub fn locate(root: &Path, within: Option<&RelPath>) -> Result<Place, Failure> {
     let mut at = within.map(RelPath::as_str);
     loop {
         let dir = at.map_or_else(|| root.to_path_buf(), |path| root.join(path));
-        if let Some(place) = place_at(root, &dir)? {
+        if let Some(mut place) = place_at(root, &dir)? {
             trusted(root, &place)?;
+            place.filters = filters(&config(&place)?)?;
             return Ok(place);
         }
         let Some(path) = at else { return Err(not_a_repository()) };
@@ -77,7 +80,25 @@ fn place_at(root: &Path, dir: &Path) -> Result<Option<Place>, Failure> {
         None => git_dir.clone(),
         Some(text) => inside(root, &git_dir.join(text.trim_end()), "its `commondir`")?,
     };
-    Ok(Some(Place { work_tree: dir.to_path_buf(), git_dir, common_dir }))
+    let work_tree = dir.to_path_buf();
+    Ok(Some(Place { work_tree, git_dir, common_dir, filters: Vec::new() }))
+}
+
+/// How many filter drivers one repository may name.
+const MAX_FILTERS: usize = 64;
+
+fn filters(config: &[(String, String)]) -> Result<Vec<String>, Failure> {
+    let driver = |key: &str| {
+        let (driver, _) = key.strip_prefix("filter.")?.rsplit_once('.')?;
+        (!driver.contains('\0')).then(|| driver.to_owned())
+    };
+    let mut found: Vec<String> = config.iter().filter_map(|(key, _)| driver(key)).collect();
+    found.sort();
+    found.dedup();
+    if found.len() > MAX_FILTERS {
+        return Err(untrusted("its configuration names too many filters"));
+    }
+    Ok(found)
 }
 
 fn gitfile_target(root: &Path, dir: &Path, gitfile: &Path) -> Result<PathBuf, Failure> {
@@ -170,9 +191,11 @@ fn file_or_folder(path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// When gix cannot read it, for instance a SHA-256 repository.
 pub fn open(place: &Place) -> Result<gix::Repository, Failure> {
-    let options = gix::open::Options::isolated()
-        .with(gix::sec::Trust::Reduced)
-        .cli_overrides(["core.precomposeUnicode=false"]);
+    let options = gix::open::Options::isolated().with(gix::sec::Trust::Reduced).cli_overrides([
+        "core.precomposeUnicode=false",
+        "core.useReplaceRefs=false",
+        "gitoxide.objects.noReplace=true",
+    ]);
     let repository = options.open_path_as_is(true).open(&place.git_dir);
     repository.map(|repository| repository.to_thread_local()).map_err(|error| {
         Failure::Refusal(Refusal::new(

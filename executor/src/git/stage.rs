@@ -124,6 +124,7 @@ impl Pending {
             work_tree: self.work_tree.clone(),
             git_dir: self.git_dir.clone(),
             common_dir: self.common_dir.clone(),
+            filters: Vec::new(),
         }
     }
 

@@ -43,7 +43,8 @@ fn a_no_exec_child_starts_nothing_and_an_exec_child_what_it_was_granted() {
 attempt('fork', lambda: os.fork() or os._exit(0))
 attempt('execve', lambda: os.execve('/bin/true', ['true'], {}))
 ";
-    let granted = || grants::program(Path::new("/bin/true"), "something to run").expect("it is ELF");
+    let granted =
+        || grants::program(Path::new("/bin/true"), "something to run").expect("it is ELF");
     let mut spec = confine::python(code, granted());
     spec.exec = ExecRule::NoExec;
     expect(&succeed(&spec), &[("fork", EPERM), ("execve", EPERM)]);
