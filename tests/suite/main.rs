@@ -22,6 +22,8 @@ mod killed;
 
 mod half_done;
 
+mod full_disk;
+
 mod reads;
 
 mod repositories;

@@ -8,7 +8,7 @@ use protocol::reply::{ChangeKind, PathText, Pulled};
 use super::Failure;
 use super::files::RootDir;
 use super::git_read::first_files;
-use super::git_remote::{LocalClone, diverged, nothing_yet, remote_said, said};
+use super::git_remote::{LocalClone, diverged, git_said, nothing_yet, remote_said, said};
 use crate::confine::cancel::{self, Cancel};
 use crate::git::checkout::Moving;
 use crate::git::parse;
@@ -75,6 +75,9 @@ impl GitJob<'_> {
                 message,
                 "Push it first, with git_push.",
             ));
+        }
+        if git_said(&output).contains("No space left on device") {
+            return Err(Failure::fault("the disk is full; nothing was changed"));
         }
         Err(remote_said(&output).into())
     }

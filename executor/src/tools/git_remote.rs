@@ -211,7 +211,7 @@ pub(super) fn said(output: &ChildOutput) -> String {
 }
 
 /// What git itself said: what the remote said is not evidence of anything.
-fn git_said(output: &ChildOutput) -> String {
+pub(super) fn git_said(output: &ChildOutput) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     text.lines().filter(|line| !line.starts_with("remote:")).collect::<Vec<_>>().join("\n")
 }
