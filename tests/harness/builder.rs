@@ -16,6 +16,7 @@ use crate::world::{Folders, World};
 pub struct Builder {
     git: PathBuf,
     review: bool,
+    approval: bool,
     vault: bool,
     protected: Option<Vec<String>>,
     notes: bool,
@@ -37,6 +38,7 @@ impl Builder {
         Self {
             git,
             review: false,
+            approval: false,
             vault: false,
             protected: None,
             notes: false,
@@ -64,6 +66,13 @@ impl Builder {
     #[must_use]
     pub fn review(mut self) -> Self {
         self.review = true;
+        self
+    }
+
+    /// The requester has to approve each commit.
+    #[must_use]
+    pub fn approval(mut self) -> Self {
+        self.approval = true;
         self
     }
 
@@ -179,6 +188,7 @@ impl Builder {
                 "remote": base.join("remote.git"),
                 "author": "Sage <sage@example.invalid>",
                 "requireReview": self.review,
+                "approval": if self.approval { "requester" } else { "none" },
             },
         });
         if self.vault {

@@ -2,7 +2,8 @@
 
 use protocol::tool::{
     EditFile, GitBranches, GitCommit, GitDiff, GitLog, GitPull, GitPush, GitShow, GitStatus,
-    ListFiles, ListRoots, ReadFile, ReadOutput, SearchFiles, ToolCall, WriteFile,
+    ListFiles, ListRoots, Prefix, ReadFile, ReadOutput, ReserveId, SearchFiles, ToolCall,
+    WriteFile,
 };
 
 /// The name of the root that every world has.
@@ -138,6 +139,13 @@ pub fn commit(root: &str, message: &str, paths: &[&str]) -> ToolCall {
         message: message.to_owned(),
         paths: paths.iter().map(|path| (*path).to_owned()).collect(),
     })
+}
+
+/// `reserve_id`, for a decision.
+#[must_use]
+pub fn reserve(root: &str, title: &str) -> ToolCall {
+    let (root, title) = (root.to_owned(), title.to_owned());
+    ToolCall::ReserveId(ReserveId { root, prefix: Prefix::Dec, title })
 }
 
 /// `git_pull`.

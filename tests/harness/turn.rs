@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use protocol::refusal::{Code, Outcome, Refusal};
 use protocol::reply::{
-    Branches, Committed, Diff, Edited, FileList, FileText, Hits, Log, OutputPage, Pulled, Pushed,
-    Reply, Roots, ShownCommit, Status, Written,
+    Branches, Committed, Diff, Edited, FileList, FileText, Hits, Log, OutputPage, Plan, Pulled,
+    Pushed, Reply, Reserved, Roots, ShownCommit, Status, Written,
 };
 use protocol::service::Request;
 use protocol::tool::ToolCall;
@@ -34,7 +34,7 @@ macro_rules! bodies {
 bodies! {
     Roots in Roots, FileList in Files, FileText in File, Hits in Hits, Written in Written, Edited in Edited,
     Status in Status, Diff in Diff, Log in Log, ShownCommit in Commit, Branches in Branches,
-    OutputPage in Output, Committed in Committed, Pulled in Pulled, Pushed in Pushed,
+    OutputPage in Output, Reserved in Reserved, Plan in ApprovalNeeded, Committed in Committed, Pulled in Pulled, Pushed in Pushed,
 }
 
 /// One turn: a message of a person, and all calls that follow from it.
@@ -92,6 +92,17 @@ impl<'w> Turn<'w> {
 
     fn request(&self, id: &str, call: ToolCall) -> Request {
         Request { id: id.to_owned(), turn: self.name.clone(), call, approved: None }
+    }
+
+    /// Makes a call under a plan that the person approved.
+    ///
+    /// # Panics
+    /// When the connection ends.
+    pub fn call_approved(&self, call: ToolCall, digest: &str) -> Outcome {
+        let n = self.calls.fetch_add(1, Ordering::Relaxed);
+        let approved = Some(digest.to_owned());
+        let request = Request { approved, ..self.request(&format!("call-{n}"), call) };
+        self.world.send(request).expect("the executor is there")
     }
 
     /// Makes a call that must be done.

@@ -6,6 +6,8 @@ mod flow;
 
 mod fences;
 
+mod clone_fences;
+
 mod review;
 
 mod remote;
@@ -24,6 +26,10 @@ mod half_done;
 
 mod full_disk;
 
+mod approvals;
+
+mod vault;
+
 mod reads;
 
 mod repositories;
@@ -33,6 +39,8 @@ mod same_as_git;
 mod generated;
 
 mod hostile;
+
+mod redirects;
 
 mod traps;
 

@@ -74,8 +74,16 @@ fn b29_odd_names_are_reported_once_and_as_they_are() {
             let log: Log = turn.reply(calls::log(ROOT, "", name, 20));
             assert_eq!(log.untrusted_commits.len(), 1, "{name:?}");
         }
+    }
+}
 
-        clone.git(&["checkout", "-q", "--", "."]);
+#[test]
+fn b29_an_arrow_in_a_name_is_no_rename() {
+    for git in installed() {
+        let world = World::builder().git(&git).file("a -> b.txt", "text\n").build();
+        let turn = world.turn("Owner");
+        let clone = world.clone_dir();
+        clone.commit_file("trail ", "x\n", "A name that ends in a space");
         clone.git(&["mv", "a -> b.txt", "c -> d.txt"]);
         std::fs::remove_file(clone.path("trail ")).expect("it is there");
         let status: Status = turn.reply(calls::status(ROOT, ""));
@@ -175,6 +183,35 @@ fn reading_changes_not_a_byte_not_even_of_a_stale_index() {
     }
 }
 
+/// What is no revision here, though git would take some of it.
+const INVALID: &[&str] = &[
+    "-p",
+    "--all",
+    "--no-index",
+    "-",
+    "",
+    " ",
+    " HEAD",
+    "HEAD ",
+    "HEAD\0",
+    "HEAD\n",
+    "HEAD:README.md",
+    "HEAD:../../etc/passwd",
+    ":README.md",
+    ":/Change",
+    "HEAD^{/Change}",
+    "HEAD^{tree}",
+    "HEAD@{1}",
+    "@{-1}",
+    "@{u}",
+    "main@{upstream}",
+    "../../../../etc/passwd",
+    "^HEAD",
+    "HEAD^@",
+    "HEAD^!",
+    "HEAD...main",
+];
+
 #[test]
 fn b13_a_revision_is_neither_an_option_nor_a_range_nor_a_path() {
     let world = World::new_plain();
@@ -183,36 +220,8 @@ fn b13_a_revision_is_neither_an_option_nor_a_range_nor_a_path() {
     clone.commit_file("plans/one.md", "changed\n", "Change");
     let out = world.markers().join("out");
     let output = format!("--output={}", out.display());
-    let invalid = [
-        output.as_str(),
-        "-p",
-        "--all",
-        "--no-index",
-        "-",
-        "",
-        " ",
-        " HEAD",
-        "HEAD ",
-        "HEAD\0",
-        "HEAD\n",
-        "HEAD:README.md",
-        "HEAD:../../etc/passwd",
-        ":README.md",
-        ":/Change",
-        "HEAD^{/Change}",
-        "HEAD^{tree}",
-        "HEAD@{1}",
-        "@{-1}",
-        "@{u}",
-        "main@{upstream}",
-        "../../../../etc/passwd",
-        "^HEAD",
-        "HEAD^@",
-        "HEAD^!",
-        "HEAD...main",
-    ];
     let before = Snapshot::of(clone.dir());
-    for rev in invalid {
+    for rev in INVALID.iter().copied().chain([output.as_str()]) {
         turn.refused_by(Code::InvalidRevision, calls::show(ROOT, rev, ""));
         if !rev.is_empty() {
             turn.refused_by(Code::InvalidRevision, calls::log(ROOT, rev, "", 20));
@@ -229,6 +238,21 @@ fn b13_a_revision_is_neither_an_option_nor_a_range_nor_a_path() {
     for rev in ["nowhere", "HEAD~99", "HEAD^9", "0000000", "deadbeefdeadbeef", blob.as_str()] {
         turn.refused_by(Code::UnknownRevision, calls::show(ROOT, rev, ""));
     }
+    before.assert_same(&Snapshot::of(clone.dir()), "a revision");
+    assert!(!out.exists());
+    clone.git(&["tag", "v1", "HEAD~1"]);
+    let short = clone.git(&["rev-parse", "--short", "HEAD"]);
+    for rev in ["HEAD", "main", "refs/heads/main", "v1", "HEAD~1", "HEAD^", "main^1~0", &short] {
+        let shown: ShownCommit = turn.reply(calls::show(ROOT, rev, ""));
+        assert_eq!(shown.hash, clone.git(&["rev-parse", &format!("{rev}^{{commit}}")]));
+    }
+}
+
+#[test]
+fn b13_a_path_is_neither_an_option_nor_a_pattern() {
+    let world = World::new_plain();
+    let turn = world.turn("Owner");
+    world.clone_dir().commit_file("plans/one.md", "changed\n", "Change");
     for path in ["--output=x", "-p", ":(exclude)plans", ":/", "*", "../README.md"] {
         if path.starts_with("..") || path == ":/" {
             turn.refused_by(Code::InvalidPath, calls::log(ROOT, "", path, 20));
@@ -241,14 +265,8 @@ fn b13_a_revision_is_neither_an_option_nor_a_range_nor_a_path() {
             assert_eq!(diff.untrusted_files, [], "{path}");
         }
     }
-    before.assert_same(&Snapshot::of(clone.dir()), "a revision");
-    assert!(!out.exists());
-    clone.git(&["tag", "v1", "HEAD~1"]);
-    let short = clone.git(&["rev-parse", "--short", "HEAD"]);
-    for rev in ["HEAD", "main", "refs/heads/main", "v1", "HEAD~1", "HEAD^", "main^1~0", &short] {
-        let shown: ShownCommit = turn.reply(calls::show(ROOT, rev, ""));
-        assert_eq!(shown.hash, clone.git(&["rev-parse", &format!("{rev}^{{commit}}")]));
-    }
+    let log: Log = turn.reply(calls::log(ROOT, "", "plans", 20));
+    assert_eq!(log.untrusted_commits.len(), 2);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn a_redirect_to_another_host_is_refused_and_the_other_host_never_hears_of_it() 
         let origin = format!("https://{authority}");
         plain_git_is_led_astray(&world, &stranger, &origin);
 
-        let before = stranger.connections();
+        let before = stranger.connections().opened;
         for answer in [
             Answer::Redirect(origin.clone()),
             Answer::RedirectBehindToken(origin),
@@ -71,7 +71,7 @@ fn a_redirect_to_another_host_is_refused_and_the_other_host_never_hears_of_it() 
         }
         let done = committed(world.commit("a.md", b"one\n"));
         push_failed(&done, Code::RemoteUnreachable);
-        assert_eq!(stranger.connections(), before, "nobody connected");
+        assert_eq!(stranger.connections().opened, before, "nobody connected");
         assert!(stranger.seen().is_empty(), "{:?}", stranger.seen());
         assert_eq!(stranger.faults(), [""; 0]);
     }
