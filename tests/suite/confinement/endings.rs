@@ -51,8 +51,9 @@ fn a_cancellation_kills_the_child_and_everything_it_started() {
     let ground = Ground::new();
     let spec = sleepers(&ground, "wait");
     let (guard, cancel) = cancel::pair().expect("descriptors");
+    let launcher = launcher(kernel());
     let error = thread::scope(|scope| {
-        let running = scope.spawn(|| launcher(kernel()).run(&spec, &cancel));
+        let running = scope.spawn(|| launcher.run(&spec, &cancel));
         let pids = ground.path("tree/pids");
         wait_for("the sleepers", || {
             std::fs::read_to_string(&pids).ok().filter(|pids| pids.ends_with('\n'))
@@ -62,7 +63,7 @@ fn a_cancellation_kills_the_child_and_everything_it_started() {
     });
     assert!(matches!(error, LaunchError::Cancelled));
     both_die(&ground);
-    let again = launcher(kernel()).run(&spec, &cancel).expect_err("still cancelled");
+    let again = launcher.run(&spec, &cancel).expect_err("still cancelled");
     assert!(matches!(again, LaunchError::Cancelled));
 }
 
