@@ -11,7 +11,7 @@ use protocol::refusal::{Code, Refusal};
 use protocol::reply::{PushState, Pushed};
 
 use super::Failure;
-use crate::confine::cancel::Cancel;
+use crate::confine::cancel::{self, Cancel};
 use crate::confine::child::ChildOutput;
 use crate::git::child::{Call, Https};
 use crate::git::repo::{self, Distance, Place};
@@ -161,8 +161,11 @@ impl GitJob<'_> {
         let old = old.ok().flatten().unwrap_or_else(|| "0".repeat(40));
         let (identity, reason) = (&git.identity, "update by sage");
         let verb = Verb::UpdateRef { name: &name, new: commit, old: &old, reason, identity };
+        // It is short, and git that is stopped here would leave the ref locked.
+        let Ok((_guard, steadfast)) = cancel::pair() else { return };
+        let job = GitJob { cancel: &steadfast, ..*self };
         let ended = stage::moving_ref(self.workplace, self.root, self.place, &name, || {
-            self.try_git(verb, Local::default())
+            job.try_git(verb, Local::default())
         });
         if let Err(failure) = ended.and_then(|ended| ended) {
             tracing::warn!(?failure, "the remote-tracking branch was not moved");
