@@ -28,7 +28,11 @@ mod full_disk;
 
 mod approvals;
 
+mod approval;
+
 mod vault;
+
+mod records;
 
 mod reads;
 
