@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::{audit, confine, credential, daemon};
+use crate::{audit, credential, daemon};
 
 /// Reads and writes Sage's repositories, each call under the least authority.
 #[derive(Debug, Parser)]

@@ -10,14 +10,13 @@ use anyhow::{Context, bail};
 
 use crate::audit::Audit;
 use crate::config::Config;
-use crate::confine;
-use crate::confine::daemon::DaemonPlan;
-use crate::confine::kernel::KernelSupport;
 use crate::git::{skeleton, stage};
 use crate::outcomes::Outcomes;
 use crate::server::{Executor, serve};
 use crate::tools::files;
 use crate::workplace::{self, Workplace};
+use confine::daemon::DaemonPlan;
+use confine::kernel::KernelSupport;
 
 /// How many descriptors the process may have open.
 const OPEN_FILES: u64 = 1024;

@@ -19,8 +19,6 @@ pub mod git;
 
 pub mod records;
 
-pub mod confine;
-
 pub mod credential;
 
 pub mod audit;

@@ -13,13 +13,13 @@ use policy::path::{RelPath, shown};
 use policy::secret;
 use protocol::refusal::Code;
 
-use crate::confine::cancel;
-use crate::confine::child::{ChildLimits, ChildOutput, ChildSpec, ExecRule, LaunchError};
-use crate::confine::grants::{self, Grant, Grants, Rights};
 use crate::git::repo::{self, first_line};
 use crate::tools::Failure;
 use crate::tools::files::RootDir;
 use crate::workplace::GitJob;
+use confine::cancel;
+use confine::child::{ChildLimits, ChildOutput, ChildSpec, ExecRule, LaunchError};
+use confine::grants::{self, Grant, Grants, Rights};
 
 /// Where ids are registered, one line each, only ever appended to.
 pub const REGISTRY: &str = "docs/ID-REGISTRY.txt";

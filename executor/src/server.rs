@@ -25,7 +25,6 @@ use tokio::sync::Semaphore;
 
 use crate::approval::Approvals;
 use crate::audit::{self, Audit};
-use crate::confine::cancel::{self, Cancel};
 use crate::outcomes::{CallKey, Outcomes};
 use crate::session::{Session, Sessions};
 use crate::tools::git_commit::Asked;
@@ -33,6 +32,7 @@ use crate::tools::{
     self, Failure, file_tools, git_commit, git_pull, git_read, git_remote, record_tools, search,
 };
 use crate::workplace::Workplace;
+use confine::cancel::{self, Cancel};
 
 /// Everything that serves calls.
 #[derive(Debug)]

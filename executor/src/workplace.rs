@@ -13,17 +13,17 @@ use protocol::refusal::Code;
 use protocol::reply::{GitAccess, RootInfo, Roots};
 
 use crate::config::{Approval, Config, GitConfig, Limits, RootConfig};
-use crate::confine::cancel::Cancel;
-use crate::confine::domain::Domain;
-use crate::confine::grants::{self, Grant, Grants, Rights};
-use crate::confine::kernel::KernelSupport;
-use crate::confine::launcher::Launcher;
 use crate::credential;
 use crate::git::child::{Call, Git};
 use crate::git::repo::Place;
 use crate::git::verb::Verb;
 use crate::records::{Python, Records};
 use crate::tools::Failure;
+use confine::cancel::Cancel;
+use confine::domain::Domain;
+use confine::grants::{self, Grant, Grants, Rights};
+use confine::kernel::KernelSupport;
+use confine::launcher::Launcher;
 
 /// Where calls work.
 #[derive(Debug)]
@@ -300,7 +300,7 @@ impl GitJob<'_> {
         &self,
         verb: Verb<'_>,
         local: Local<'_>,
-    ) -> Result<crate::confine::child::ChildOutput, Failure> {
+    ) -> Result<confine::child::ChildOutput, Failure> {
         let call = Call {
             verb,
             root: &self.root.path,

@@ -8,13 +8,13 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use executor::confine::cancel;
-use executor::confine::child::ChildSpec;
-use executor::confine::daemon::{self, DaemonPlan, Enforced};
-use executor::confine::domain::Domain;
-use executor::confine::grants::{self, Grant, Grants, Rights};
-use executor::confine::kernel::KernelSupport;
-use executor::confine::launcher::{self, Launcher};
+use ::confine::cancel;
+use ::confine::child::ChildSpec;
+use ::confine::daemon::{self, DaemonPlan, Enforced};
+use ::confine::domain::Domain;
+use ::confine::grants::{self, Grant, Grants, Rights};
+use ::confine::kernel::KernelSupport;
+use ::confine::launcher::{self, Launcher};
 use harness::confine;
 
 fn main() -> ExitCode {

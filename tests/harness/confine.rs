@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use executor::confine::child::{ChildLimits, ChildSpec, ExecRule};
-use executor::confine::grants::{self, Grant, Grants, Rights};
+use ::confine::child::{ChildLimits, ChildSpec, ExecRule};
+use ::confine::grants::{self, Grant, Grants, Rights};
 use tempfile::TempDir;
 
 use crate::git::Repo;

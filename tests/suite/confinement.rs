@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use executor::confine::cancel;
-use executor::confine::child::{ChildOutput, ChildSpec, LaunchError};
-use executor::confine::kernel::KernelSupport;
-use executor::confine::launcher::Launcher;
+use ::confine::cancel;
+use ::confine::child::{ChildOutput, ChildSpec, LaunchError};
+use ::confine::kernel::KernelSupport;
+use ::confine::launcher::Launcher;
 use nix::errno::Errno;
 
 /// Plays the launcher role, daemons, and programs that attack.

@@ -10,11 +10,11 @@ use policy::git::Remote;
 
 use super::repo::Place;
 use super::verb::Verb;
-use crate::confine::cancel::Cancel;
-use crate::confine::child::{ChildLimits, ChildOutput, ChildSpec, ExecRule, LaunchError};
-use crate::confine::grants::{self, Grant, Grants, Rights};
-use crate::confine::launcher::Launcher;
 use crate::workplace::GitRoot;
+use confine::cancel::Cancel;
+use confine::child::{ChildLimits, ChildOutput, ChildSpec, ExecRule, LaunchError};
+use confine::grants::{self, Grant, Grants, Rights};
+use confine::launcher::Launcher;
 
 /// The git that is run.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@ use protocol::reply::{Branch, Branches, Log, LogEntry, ShownCommit, Text, Untrus
 
 use super::repo::unreadable;
 use super::upstream::Upstreams;
-use crate::confine::cancel::Cancel;
 use crate::tools::Failure;
+use confine::cancel::Cancel;
 
 /// How many branches are listed.
 const MAX_BRANCHES: usize = 1000;

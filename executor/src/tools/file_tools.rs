@@ -8,9 +8,9 @@ use protocol::reply::{Edited, FileList, FileText, Untrusted, Written};
 use super::files::{self, RootDir, floor_boundary, text_of};
 use super::record_tools::holding_lock;
 use super::{Failure, edit};
-use crate::confine::cancel::Cancel;
 use crate::session::Session;
 use crate::workplace::Workplace;
+use confine::cancel::Cancel;
 
 /// Lists files.
 ///

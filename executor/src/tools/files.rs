@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::Failure;
 use super::rules::walker;
 use crate::audit::hex;
-use crate::confine::cancel::Cancel;
+use confine::cancel::Cancel;
 
 /// How temporary files begin; a killed process leaves them, and the next start removes them.
 pub(crate) const TEMP_PREFIX: &str = ".sage-";

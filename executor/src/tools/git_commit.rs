@@ -15,7 +15,6 @@ use super::files::RootDir;
 use super::git_remote::LocalClone;
 use crate::approval::{Approvals, Bound, GOOD_FOR};
 use crate::config::Approval;
-use crate::confine::cancel::{self, Cancel};
 use crate::git::parse;
 use crate::git::repo;
 use crate::git::stage::Stage;
@@ -24,6 +23,7 @@ use crate::outcomes::CallKey;
 use crate::records::{Appended, REGISTRY};
 use crate::session::Session;
 use crate::workplace::{GitJob, GitRoot, Local, Workplace};
+use confine::cancel::{self, Cancel};
 
 /// Commits and pushes. `record` is told of the commit once it is made and before it is pushed.
 ///

@@ -9,13 +9,13 @@ use super::Failure;
 use super::files::RootDir;
 use super::git_read::first_files;
 use super::git_remote::{LocalClone, diverged, git_said, nothing_yet, remote_said, said};
-use crate::confine::cancel::{self, Cancel};
 use crate::git::checkout::Moving;
 use crate::git::parse;
 use crate::git::repo::{self, Distance};
 use crate::git::stage::Stage;
 use crate::git::verb::{Sides, Verb};
 use crate::workplace::{GitJob, GitRoot, Local, Workplace};
+use confine::cancel::{self, Cancel};
 
 /// Brings the branch up to date, in two steps: fetch (which sees the objects alone), then a
 /// fast-forward (which has no network).

@@ -16,13 +16,13 @@ use policy::secret::mask_bytes;
 use protocol::reply::{Branches, ChangeKind, Diff, FileStat, Log, ShownCommit, Status, Untrusted};
 
 use super::Failure;
-use crate::confine::cancel::Cancel;
 use crate::git::parse::{self, RawEntry};
 use crate::git::upstream::Upstreams;
 use crate::git::verb::{Sides, Verb};
 use crate::git::{log, repo};
 use crate::session::{Reviewed, Session};
 use crate::workplace::{GitJob, Local, Root, Workplace};
+use confine::cancel::Cancel;
 
 /// How many paths one list of a status holds.
 const MAX_LISTED: usize = 500;

@@ -11,14 +11,14 @@ use protocol::refusal::{Code, Refusal};
 use protocol::reply::{PushState, Pushed};
 
 use super::Failure;
-use crate::confine::cancel::{self, Cancel};
-use crate::confine::child::ChildOutput;
 use crate::git::child::{Call, Https};
 use crate::git::repo::{self, Distance, Place};
 use crate::git::skeleton::Skeleton;
 use crate::git::stage;
 use crate::git::verb::Verb;
 use crate::workplace::{GitJob, GitRoot, Local, Root, Workplace};
+use confine::cancel::{self, Cancel};
+use confine::child::ChildOutput;
 
 /// How much of what git said is passed on, in bytes.
 const MAX_SAID: usize = 4096;

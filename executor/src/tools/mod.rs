@@ -25,7 +25,7 @@ use std::io;
 use protocol::refusal::{Code, Fault, Outcome, Refusal};
 use protocol::reply::Reply;
 
-use crate::confine::child::LaunchError;
+use confine::child::LaunchError;
 
 /// Why a tool did not do what it was asked: a rule said no, or something broke.
 #[derive(Debug)]
@@ -90,8 +90,8 @@ impl From<LaunchError> for Failure {
     }
 }
 
-impl From<crate::confine::ConfineError> for Failure {
-    fn from(error: crate::confine::ConfineError) -> Self {
+impl From<confine::ConfineError> for Failure {
+    fn from(error: confine::ConfineError) -> Self {
         Self::fault(error.to_string())
     }
 }

@@ -5,10 +5,10 @@ use policy::path::RelPath;
 use protocol::reply::Reserved;
 
 use super::Failure;
-use crate::confine::cancel::Cancel;
 use crate::git::repo;
 use crate::records::REGISTRY;
 use crate::workplace::{GitJob, Root, Workplace};
+use confine::cancel::Cancel;
 
 /// Reserves an id.
 ///

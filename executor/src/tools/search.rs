@@ -18,8 +18,8 @@ use protocol::reply::{Hit, Hits, PathText, Untrusted};
 use super::Failure;
 use super::files::{RootDir, floor_boundary, not_found, wanted};
 use super::rules::walker;
-use crate::confine::cancel::Cancel;
 use crate::workplace::Workplace;
+use confine::cancel::Cancel;
 
 /// How many lines one search finds.
 const MAX_HITS: usize = 200;

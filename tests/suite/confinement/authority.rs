@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::confine::cancel;
+use ::confine::grants::Rights;
 use executor::config::Config;
-use executor::confine::cancel;
-use executor::confine::grants::Rights;
 use executor::git::child::{Call, Https};
 use executor::git::repo::{self, Place};
 use executor::git::skeleton::{self, Skeleton};

@@ -3,8 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use executor::confine::child::ExecRule;
-use executor::confine::grants::{self, Grant, Rights};
+use ::confine::child::ExecRule;
+use ::confine::grants::{self, Grant, Rights};
 use harness::confine::{self, Ground};
 
 use super::{ALLOWED, EACCES, EPERM, expect, run, succeed};

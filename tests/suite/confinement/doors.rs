@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 
-use executor::confine::child::ExecRule;
-use executor::confine::grants::Rights;
+use ::confine::child::ExecRule;
+use ::confine::grants::Rights;
 use harness::confine::{self, Ground};
 use nix::libc;
 

@@ -4,10 +4,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::Duration;
 
-use executor::confine::cancel;
-use executor::confine::child::{ChildSpec, ExecRule, LaunchError};
-use executor::confine::grants::{Grant, Rights};
-use executor::confine::launcher::Launcher;
+use ::confine::cancel;
+use ::confine::child::{ChildSpec, ExecRule, LaunchError};
+use ::confine::grants::{Grant, Rights};
+use ::confine::launcher::Launcher;
 use harness::confine::{self, Ground};
 use nix::errno::Errno;
 

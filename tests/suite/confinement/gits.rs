@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use executor::confine::child::{ChildSpec, ExecRule};
-use executor::confine::grants::{self, Grant, Rights};
+use ::confine::child::{ChildSpec, ExecRule};
+use ::confine::grants::{self, Grant, Rights};
 use harness::confine::{self, Ground};
 use harness::git::{Repo, installed};
 

@@ -317,7 +317,7 @@ mod tests {
                 Rights::READ | Rights::EXECUTE,
                 "everything, so that only seccomp says no",
             ),
-            super::super::grants::dev_null(),
+            crate::grants::dev_null(),
         ]);
         let domain = Domain::build(&grants, &KernelSupport::detect()).expect("a domain");
         let run = || Command::new("/bin/true").status();
