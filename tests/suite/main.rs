@@ -54,4 +54,6 @@ mod token;
 
 mod confinement;
 
+mod units;
+
 mod docs;
