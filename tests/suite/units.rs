@@ -12,6 +12,7 @@ use std::process::Output;
 
 mod executor;
 mod hardened;
+mod own_clone;
 
 /// One binding in a box: a clone, its remote behind https, a token, the executor's configuration, and
 /// two login users of whom one is a peer.
