@@ -11,7 +11,7 @@ use crate::binding::{Binding, BindingError, EngineKind};
 use crate::clock::{Clock, SystemClock};
 use crate::demo;
 use crate::engine::rules::Rules;
-use crate::history;
+use crate::history::{self, Form};
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::terminal::{self, Console};
@@ -54,8 +54,11 @@ enum Command {
         #[command(flatten)]
         binding: BindingArg,
         /// One JSON object.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "html")]
         json: bool,
+        /// A page for a browser; it needs nothing else, and nothing in it runs.
+        #[arg(long)]
+        html: bool,
     },
 }
 
@@ -94,8 +97,13 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Turns { binding, limit, json } => {
             print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;
         }
-        Command::Show { turn, binding, json } => {
-            print(&history::show(&Binding::load(&binding.binding)?.folder(), &turn, json)?)?;
+        Command::Show { turn, binding, json, html } => {
+            let form = match (json, html) {
+                (true, _) => Form::Json,
+                (_, true) => Form::Html,
+                _ => Form::Text,
+            };
+            print(&history::show(&Binding::load(&binding.binding)?.folder(), &turn, form)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)

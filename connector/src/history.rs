@@ -2,6 +2,8 @@
 //!
 //! They read and never write, and take no lock, so that they can be used while a conversation goes on.
 
+mod html;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -48,8 +50,19 @@ fn line(record: &TurnRecord) -> String {
     )
 }
 
+/// How a record is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// For a person in a terminal.
+    Text,
+    /// One JSON object.
+    Json,
+    /// A page for a browser.
+    Html,
+}
+
 /// One turn's record, with what became of what it said.
-pub(crate) fn show(folder: &Path, turn: &str, json: bool) -> Result<String> {
+pub(crate) fn show(folder: &Path, turn: &str, form: Form) -> Result<String> {
     let id = MessageId::parse(turn)?;
     let record = read_record(&folder.join(TURNS), &id)
         .with_context(|| format!("there is no readable record of turn {id}"))?;
@@ -60,15 +73,18 @@ pub(crate) fn show(folder: &Path, turn: &str, json: bool) -> Result<String> {
             _ => None,
         })
     };
-    if json {
-        let mut value = serde_json::to_value(&record)?;
-        for delivery in value["deliveries"].as_array_mut().into_iter().flatten() {
-            let result = delivery["nonce"].as_str().and_then(sent);
-            delivery["sent"] = json!(result);
+    match form {
+        Form::Text => Ok(printable(&page(&record, sent))),
+        Form::Html => Ok(html::page(&record, sent)),
+        Form::Json => {
+            let mut value = serde_json::to_value(&record)?;
+            for delivery in value["deliveries"].as_array_mut().into_iter().flatten() {
+                let result = delivery["nonce"].as_str().and_then(sent);
+                delivery["sent"] = json!(result);
+            }
+            Ok(serde_json::to_string_pretty(&value)? + "\n")
         }
-        return Ok(serde_json::to_string_pretty(&value)? + "\n");
     }
-    Ok(printable(&page(&record, sent)))
 }
 
 /// A record as a page. The connector's demo shows it too.

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use protocol::refusal::{Code, Outcome};
-use protocol::reply::{PushState, Reply};
+use protocol::reply::{FileStat, PushState, Reply};
 use protocol::tool::ToolCall;
 use protocol::turn::Origin;
 use serde::{Deserialize, Serialize};
@@ -207,6 +207,9 @@ pub struct CommitRecord {
     pub branch: String,
     /// The trailer that names the requester.
     pub trailer: String,
+    /// Which files it holds, with how many lines changed. Records before there was this field have none.
+    #[serde(default)]
+    pub files: Vec<FileStat>,
     /// Whether it reached the remote.
     pub push: PushState,
 }
@@ -238,6 +241,7 @@ impl CallRecord {
                 hash: made.hash.clone(),
                 branch: made.branch.clone(),
                 trailer: made.trailer.clone(),
+                files: made.untrusted_files.clone(),
                 push: made.push.clone(),
             });
         }

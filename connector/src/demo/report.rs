@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 use crate::binding::Binding;
-use crate::history;
+use crate::history::{self, Form};
 use crate::journal::{TURNS, read_record, stored};
 use crate::record::{CallRecord, CallResult, CommitRecord, TurnRecord};
 use crate::render::printable;
@@ -36,7 +36,7 @@ pub(super) fn look(world: &World) -> Result<Found> {
         records.push(read_record(&turns, &stored.id)?);
     }
     let committing = records.iter().rev().find(|record| commit_of(record).is_some());
-    let page = committing.map(|record| history::show(&folder, record.id.as_str(), false));
+    let page = committing.map(|record| history::show(&folder, record.id.as_str(), Form::Text));
     let main = "refs/heads/main";
     Ok(Found {
         commit: committing.and_then(commit_of).cloned(),
