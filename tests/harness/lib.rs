@@ -23,3 +23,7 @@ pub mod programs;
 pub mod https;
 
 pub mod confine;
+
+pub mod chat;
+
+pub mod model;

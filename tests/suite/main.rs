@@ -54,4 +54,6 @@ mod token;
 
 mod confinement;
 
+mod engines;
+
 mod docs;
