@@ -132,8 +132,10 @@ impl OpenAi {
             "model": self.config.model,
             "messages": wire(system, messages),
             "stream": true,
-            "stream_options": {"include_usage": true},
         });
+        if self.config.stream_usage {
+            body["stream_options"] = json!({"include_usage": true});
+        }
         body[self.config.output_limit_field.as_str()] = json!(self.config.max_output_tokens);
         if let Some(effort) = self.config.reasoning_effort {
             body["reasoning_effort"] = json!(effort.as_str());
