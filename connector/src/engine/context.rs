@@ -11,15 +11,30 @@ use std::os::unix::fs::MetadataExt;
 
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
+use serde::Serialize;
 
 use super::config::ContextConfig;
+use crate::record::TextDigest;
 
 /// The longest context file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// What stands before everything else that a model is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Context(String);
+pub struct Context {
+    text: String,
+    files: Vec<ContextFile>,
+}
+
+/// A file that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContextFile {
+    /// Its path, as the binding names it.
+    pub path: String,
+    /// What it held.
+    #[serde(flatten)]
+    pub digest: TextDigest,
+}
 
 /// Why a context file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -54,18 +69,33 @@ impl Context {
         let folder = File::open(&config.folder)
             .map_err(|source| ContextError::Read { path: shown.clone(), source })?;
         check(&folder, &shown, true)?;
-        let mut text = String::new();
+        let mut context = Self::default();
         for name in &config.files {
-            text.push_str(read(&folder, name, &format!("{shown}/{name}"))?.trim());
-            text.push_str("\n\n");
+            let text = read(&folder, name, &format!("{shown}/{name}"))?;
+            let digest = TextDigest::of(&text);
+            context.files.push(ContextFile { path: name.clone(), digest });
+            context.text.push_str(text.trim());
+            context.text.push_str("\n\n");
         }
-        Ok(Self(text))
+        Ok(context)
+    }
+
+    /// The files' texts, one after the other.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The files, in order.
+    #[must_use]
+    pub fn files(&self) -> &[ContextFile] {
+        &self.files
     }
 
     /// What a model is told first: the files, then what every turn says.
     #[must_use]
     pub fn before(&self, system: &str) -> String {
-        format!("{}{system}", self.0)
+        format!("{}{system}", self.text)
     }
 }
 

@@ -92,6 +92,18 @@ impl OpenAi {
         Ok(Self { config: config.clone(), context, http, folder: folder.to_owned() })
     }
 
+    /// The context files.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The model's name, as the endpoint knows it.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.config.model
+    }
+
     /// Whether the endpoint can be used: reached, with this key, and for this model. Nothing of a
     /// conversation is sent, and no model runs.
     ///
