@@ -27,3 +27,5 @@ pub mod confine;
 pub mod chat;
 
 pub mod model;
+
+pub mod systemd;
