@@ -192,8 +192,14 @@ impl Chat {
         }
         let output = std::fs::read(&self.output).expect("there is an output");
         let text = String::from_utf8_lossy(&output[self.shown..]).into_owned();
+        let told = Told { record, text };
+        // The reason is told in a line of its own, after the answer is settled.
+        let reason = told.text.lines().last().is_some_and(|line| line.starts_with('('));
+        if told.state() == "failed" && !reason {
+            return None;
+        }
         self.shown = output.len();
-        Some(Told { record, text })
+        Some(told)
     }
 
     fn records(&self) -> BTreeSet<String> {
