@@ -54,6 +54,8 @@ mod token;
 
 mod confinement;
 
+mod engines;
+
 mod units;
 
 mod docs;
