@@ -14,6 +14,8 @@ use std::time::Duration;
 use nix::fcntl::OFlag;
 use serde::Deserialize;
 
+use crate::engine::config::EngineConfig;
+
 /// The longest binding that is read, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
@@ -42,22 +44,6 @@ pub struct Binding {
 pub struct ExecutorRef {
     /// Its Unix socket. Absolute.
     pub socket: PathBuf,
-}
-
-/// What thinks.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct EngineConfig {
-    /// Which engine.
-    pub kind: EngineKind,
-}
-
-/// The engines there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum EngineKind {
-    /// Fixed phrases; no model and no network.
-    Rules,
 }
 
 /// Who talks at the terminal.
@@ -197,7 +183,8 @@ impl Binding {
                 "nobody may talk here; write a role name that the executor lists, like \"Owner\"",
             ),
         ];
-        checks.into_iter().find(|(holds, _, _)| !holds).map(|(_, key, reason)| (key, reason))
+        let ours = checks.into_iter().find(|(holds, _, _)| !holds);
+        ours.map(|(_, key, reason)| (key, reason)).or_else(|| self.engine.first_problem())
     }
 }
 
@@ -274,6 +261,11 @@ mod tests {
             ("/executor/path", json!("/x"), "executor.path"),
             ("/engine/kind", json!("oracle"), "engine.kind"),
             ("/engine/model", json!("x"), "engine.model"),
+            ("/engine/kind", json!("openai"), "engine.openai"),
+            ("/engine/context", json!({"folder": "a", "files": ["b"]}), "engine.context.folder"),
+            ("/engine/context", json!({"folder": "/a", "files": []}), "engine.context.files"),
+            ("/engine/context", json!({"folder": "/a", "files": ["../b"]}), "engine.context.files"),
+            ("/engine/context", json!({"folder": "/a", "files": ["/b"]}), "engine.context.files"),
             ("/limits", json!({"turnsPerDay": "many"}), "limits.turnsPerDay"),
             ("/limits", json!({"turnsPerDay": -1}), "limits.turnsPerDay"),
             ("/limits", json!({"turnsPerDay": 0}), "limits.turnsPerDay"),
@@ -290,6 +282,35 @@ mod tests {
                 other => panic!("{pointer} = {value}: {other:?}"),
             };
             assert!(text.contains(key), "{pointer} = {value}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_in_the_section_of_an_engine_is_named_by_its_key() {
+        let section = |change: Value| {
+            let mut section = json!({"baseUrl": "https://api.example.com/v1", "model": "m1"});
+            let Value::Object(change) = change else { unreachable!("it is an object") };
+            section.as_object_mut().expect("an object").extend(change);
+            with("/engine/openai", section)
+        };
+        parse(&section(json!({"keyFile": "/k", "maxOutputTokens": 9000}))).expect("it is good");
+        for (change, key) in [
+            (json!({"baseUrl": "http://api.example.com/v1"}), "engine.openai.baseUrl"),
+            (json!({"baseUrl": "https://key@api.example.com/v1"}), "engine.openai.baseUrl"),
+            (json!({"baseURL": "https://api.example.com/v1"}), "engine.openai.baseURL"),
+            (json!({"model": ""}), "engine.openai.model"),
+            (json!({"model": 7}), "engine.openai.model"),
+            (json!({"key": "sk-x"}), "engine.openai.key"),
+            (json!({"keyFile": "relative"}), "engine.openai.keyFile"),
+            (json!({"caFile": "relative"}), "engine.openai.caFile"),
+            (json!({"contextTokens": 1000}), "engine.openai.contextTokens"),
+            (json!({"maxOutputTokens": 60000}), "engine.openai.maxOutputTokens"),
+            (json!({"idleTimeoutSeconds": 0}), "engine.openai.idleTimeoutSeconds"),
+            (json!({"outputLimitField": "max"}), "engine.openai.outputLimitField"),
+            (json!({"reasoningEffort": "extreme"}), "engine.openai.reasoningEffort"),
+        ] {
+            let text = parse(&section(change.clone())).expect_err("a mistake").to_string();
+            assert!(text.contains(&format!("`{key}`")), "{change}: {text}");
         }
     }
 

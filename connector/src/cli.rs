@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
-use crate::binding::{Binding, BindingError, EngineKind};
+use crate::binding::{Binding, BindingError};
 use crate::clock::{Clock, SystemClock};
 use crate::demo;
-use crate::engine::rules::Rules;
+use crate::engine::{AnyEngine, SetupError};
 use crate::history;
 use crate::journal::Journal;
 use crate::lock::Lock;
@@ -82,7 +82,8 @@ pub fn run() -> ExitCode {
             let text = crate::render::printable(&format!("{error:#}"));
             // When standard error is gone there is nobody left to tell.
             let _ = writeln!(std::io::stderr(), "sage-connector: {text}");
-            ExitCode::from(if error.is::<BindingError>() { 2 } else { 1 })
+            let misbound = error.is::<BindingError>() || error.is::<SetupError>();
+            ExitCode::from(if misbound { 2 } else { 1 })
         }
     }
 }
@@ -128,7 +129,8 @@ async fn chat(path: &Path) -> Result<()> {
 }
 
 /// Takes the binding's folder for this process and brings its journal in order.
-pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<Rules>> {
+pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<AnyEngine>> {
+    let engine = AnyEngine::new(&binding.engine, &binding.folder())?;
     let mut journal = Journal::open(Lock::take(&binding.folder())?)?;
     for torn in journal.damage() {
         tracing::warn!("{torn}");
@@ -136,9 +138,6 @@ pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<Rules>> {
     for id in journal.recover(SystemClock.now())? {
         tracing::warn!(turn = %id, "this turn was interrupted; it has its record and is not repeated");
     }
-    let engine = match binding.engine.kind {
-        EngineKind::Rules => Rules,
-    };
     Ok(Seat {
         journal,
         engine,

@@ -30,6 +30,8 @@ pub mod terminal;
 
 pub mod binding;
 
+pub mod key_file;
+
 pub mod lock;
 
 pub mod clock;

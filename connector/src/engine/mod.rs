@@ -6,6 +6,16 @@
 
 pub mod rules;
 
+pub mod openai;
+
+mod any;
+
+pub mod config;
+
+pub mod context;
+
+pub use any::{AnyEngine, SetupError};
+
 use protocol::refusal::Outcome;
 use protocol::tool::ToolCall;
 use protocol::wire::WireError;
@@ -48,4 +58,15 @@ pub enum EngineError {
     /// The executor could not be reached, or went away in the middle of a call.
     #[error(transparent)]
     Wire(#[from] WireError),
+    /// The model did not answer as it must.
+    #[error("{0}")]
+    Model(String),
+    /// The conversation so far cannot be read or kept.
+    #[error("the conversation so far cannot be kept in {path}: {source}")]
+    Memory {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
 }
