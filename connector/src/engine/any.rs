@@ -6,6 +6,7 @@ use std::path::Path;
 use super::config::{EngineConfig, EngineKind};
 use super::context::{Context, ContextError};
 use super::openai::{OpenAi, OpenAiError};
+use super::pi::{Pi, PiError};
 use super::rules::Rules;
 use super::{Answer, Engine, EngineError, ToolRunner};
 use crate::prompt::Prompt;
@@ -17,6 +18,8 @@ pub enum AnyEngine {
     Rules(Rules),
     /// A model behind an endpoint.
     OpenAi(Box<OpenAi>),
+    /// A model behind pi.
+    Pi(Box<Pi>),
 }
 
 /// Why an engine cannot be made.
@@ -28,6 +31,9 @@ pub enum SetupError {
     /// The `openai` section names something that does not hold.
     #[error(transparent)]
     OpenAi(#[from] OpenAiError),
+    /// The `pi` section names something that does not hold.
+    #[error(transparent)]
+    Pi(#[from] PiError),
 }
 
 impl AnyEngine {
@@ -38,12 +44,15 @@ impl AnyEngine {
     /// When a file that the section names is missing, not private, or not what it must be.
     pub fn new(config: &EngineConfig, folder: &Path) -> Result<Self, SetupError> {
         let context = config.context.as_ref().map(Context::load).transpose()?.unwrap_or_default();
-        match (config.kind, &config.openai) {
-            (EngineKind::OpenAi, Some(section)) => {
+        match (config.kind, &config.openai, &config.pi) {
+            (EngineKind::OpenAi, Some(section), _) => {
                 Ok(Self::OpenAi(Box::new(OpenAi::new(section, context, folder)?)))
             }
-            // The binding was refused when `openai` lacks its section.
-            (EngineKind::Rules | EngineKind::OpenAi, _) => Ok(Self::Rules(Rules)),
+            (EngineKind::Pi, _, Some(section)) => {
+                Ok(Self::Pi(Box::new(Pi::new(section, context, folder)?)))
+            }
+            // The binding was refused when a kind lacks its section.
+            (EngineKind::Rules | EngineKind::OpenAi | EngineKind::Pi, ..) => Ok(Self::Rules(Rules)),
         }
     }
 }
@@ -53,6 +62,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Rules(engine) => engine.name(),
             Self::OpenAi(engine) => engine.name(),
+            Self::Pi(engine) => engine.name(),
         }
     }
 
@@ -64,6 +74,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Rules(engine) => engine.run_turn(prompt, tools).await,
             Self::OpenAi(engine) => engine.run_turn(prompt, tools).await,
+            Self::Pi(engine) => engine.run_turn(prompt, tools).await,
         }
     }
 }
