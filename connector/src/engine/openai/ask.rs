@@ -1,0 +1,183 @@
+//! One question to the endpoint, until there is an answer to use or no hope of one.
+//!
+//! Asking has no effect but its price, and nothing of an answer is acted on or shown before all of it
+//! is there. So a failure that another try may mend gets one, and "too many requests" is waited out as
+//! the endpoint wishes; the turn's deadline bounds all of it.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde_json::Value;
+
+use super::completion::{Completion, Unusable, error_text};
+use super::http::{Http, HttpError, Response};
+use super::sse::{Events, TooLong};
+use crate::engine::EngineError;
+use crate::render::one_line;
+
+/// How often one question is put off by "too many requests".
+const MAX_WAITS: u32 = 5;
+
+/// The longest time that an endpoint may ask to be left alone; longer than a turn is no wait but an end.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// Before the second try.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest answer that does not come as a stream, and the longest stream, in bytes.
+const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
+
+/// How much of an error's body is read, in bytes, and shown, in characters.
+const ERROR_BYTES: usize = 16 * 1024;
+const ERROR_CHARS: usize = 300;
+
+/// Why a try gave nothing.
+#[derive(Debug)]
+enum Trouble {
+    /// The endpoint wants to be left alone for so long, if it said how long.
+    Later(Option<Duration>, String),
+    /// Another try may do.
+    Again(String),
+    /// No other try would do.
+    Final(String),
+}
+
+/// Asks, and waits for the whole answer.
+pub(super) async fn ask(
+    http: &Http,
+    body: &[u8],
+    most_bytes: usize,
+) -> Result<Completion, EngineError> {
+    let mut waits = 0;
+    let mut tried_again = false;
+    loop {
+        let reason = match once(http, body, most_bytes).await {
+            Ok(completion) => return Ok(completion),
+            Err(Trouble::Later(wanted, reason)) => {
+                let wait = wanted.unwrap_or(PAUSE * 2_u32.pow(waits + 1));
+                if waits == MAX_WAITS || wait > LONGEST_WAIT {
+                    reason
+                } else {
+                    tracing::info!(seconds = wait.as_secs_f64(), "the model's endpoint is busy");
+                    waits += 1;
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+            }
+            Err(Trouble::Again(reason)) if !tried_again => {
+                tracing::info!("asking the model once more: {}", shown(http, &reason));
+                tried_again = true;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            Err(Trouble::Again(reason) | Trouble::Final(reason)) => reason,
+        };
+        return Err(EngineError::Model(shown(http, &reason)));
+    }
+}
+
+/// A reason on one line, not too long, and without the key.
+fn shown(http: &Http, reason: &str) -> String {
+    one_line(&http.mask(reason)).chars().take(ERROR_CHARS).collect()
+}
+
+async fn once(http: &Http, body: &[u8], most_bytes: usize) -> Result<Completion, Trouble> {
+    let mut response = http.post(body.to_vec()).await?;
+    if response.status != StatusCode::OK {
+        return Err(refused(&mut response).await);
+    }
+    let mut completion = Completion::default();
+    if response.is_event_stream() {
+        stream(&mut response, &mut completion, most_bytes).await?;
+    } else {
+        let body = response.beginning(MAX_BODY_BYTES).await?;
+        completion.add(&String::from_utf8_lossy(&body), most_bytes)?;
+    }
+    match completion.finish.as_deref() {
+        Some("content_filter") => {
+            Err(Trouble::Final("the model's endpoint withheld the answer (content filter)".into()))
+        }
+        Some("length") if completion.text.trim().is_empty() && completion.calls.is_empty() => {
+            Err(Trouble::Final(
+                "the model used up its output before it said anything; raise maxOutputTokens"
+                    .into(),
+            ))
+        }
+        _ => Ok(completion),
+    }
+}
+
+/// Reads a stream to its end. `[DONE]` may be missing when the endpoint said why it ended.
+async fn stream(
+    response: &mut Response,
+    completion: &mut Completion,
+    most_bytes: usize,
+) -> Result<(), Trouble> {
+    let mut events = Events::default();
+    let mut received = 0;
+    while let Some(piece) = response.chunk().await? {
+        received += piece.len();
+        if received > MAX_BODY_BYTES {
+            return Err(Unusable::TooLong.into());
+        }
+        for event in events.take(&piece)? {
+            if event.trim() == "[DONE]" {
+                return Ok(());
+            }
+            completion.add(&event, most_bytes)?;
+        }
+    }
+    if let Some(event) = events.finish()? {
+        if event.trim() == "[DONE]" {
+            return Ok(());
+        }
+        completion.add(&event, most_bytes)?;
+    }
+    if completion.is_whole() {
+        return Ok(());
+    }
+    Err(Trouble::Again("the model's answer ended in the middle".to_owned()))
+}
+
+/// What a response other than 200 means.
+async fn refused(response: &mut Response) -> Trouble {
+    let status = response.status;
+    let wait = response.retry_after();
+    let body = response.beginning(ERROR_BYTES).await.unwrap_or_default();
+    let said = match serde_json::from_slice::<Value>(&body) {
+        Ok(body) => error_text(body.get("error").unwrap_or(&body)),
+        Err(_) => String::from_utf8_lossy(&body).into_owned(),
+    };
+    let reason = format!("the model's endpoint answered {status}: {}", said.trim());
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => Trouble::Later(wait, reason),
+        StatusCode::REQUEST_TIMEOUT => Trouble::Again(reason),
+        _ if status.is_server_error() && wait.is_some() => Trouble::Later(wait, reason),
+        _ if status.is_server_error() => Trouble::Again(reason),
+        _ => Trouble::Final(reason),
+    }
+}
+
+impl From<HttpError> for Trouble {
+    fn from(error: HttpError) -> Self {
+        match &error {
+            HttpError::Connect(_) | HttpError::Cut(_) => Self::Again(error.to_string()),
+            HttpError::Silent(_) => Self::Final(error.to_string()),
+        }
+    }
+}
+
+impl From<Unusable> for Trouble {
+    fn from(unusable: Unusable) -> Self {
+        match &unusable {
+            Unusable::Error(_) => Self::Again(unusable.to_string()),
+            Unusable::Other(_) | Unusable::TooLong => Self::Final(unusable.to_string()),
+        }
+    }
+}
+
+impl From<TooLong> for Trouble {
+    fn from(_: TooLong) -> Self {
+        Unusable::TooLong.into()
+    }
+}
