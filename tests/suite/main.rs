@@ -52,6 +52,8 @@ mod wire;
 
 mod token;
 
+mod engines;
+
 mod confinement;
 
 mod docs;

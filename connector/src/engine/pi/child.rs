@@ -138,7 +138,7 @@ impl Running {
             return format!("it could not be confined: {reason}");
         }
         let said = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
-        let said = said.iter().find(|line| line.contains("Error")).or(said.last()).copied();
+        let said = said.iter().find(|line| is_error(line)).or(said.last()).copied();
         let status = match self.live.kill() {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
@@ -158,6 +158,11 @@ impl Commands {
         send(&self.0, &json!({"id": format!("{id}-queue"), "type": "clear_queue"}));
         send(&self.0, &json!({"id": id, "type": "abort"}));
     }
+}
+
+/// Whether a line is what JavaScript says of an error.
+fn is_error(line: &str) -> bool {
+    line.split_once(':').is_some_and(|(name, _)| name.ends_with("Error"))
 }
 
 fn send(to: &mpsc::UnboundedSender<Vec<u8>>, message: &Value) {

@@ -24,6 +24,7 @@ use protocol::tool::ToolName;
 use serde_json::{Value, json};
 
 use super::config::PiConfig;
+use crate::engine::openai::parameters;
 use crate::key_file::Secret;
 
 /// DNS over TCP: the child may not use UDP.
@@ -180,6 +181,8 @@ impl Place {
             // No UDP, so names are asked for over TCP.
             ("RES_OPTIONS".into(), "use-vc".into()),
             ("UV_USE_IO_URING".into(), "0".into()),
+            // The system's, which it may not read, would end it.
+            ("OPENSSL_CONF".into(), "/dev/null".into()),
             ("PI_CODING_AGENT_DIR".into(), self.path("agent").into()),
             ("PI_OFFLINE".into(), "1".into()),
             ("PI_TELEMETRY".into(), "0".into()),
@@ -220,13 +223,11 @@ impl Place {
 /// What the extension registers: names, descriptions and schemas of exactly these tools.
 fn tools(offered: &[ToolName]) -> Value {
     let tool = |tool: &ToolName| {
-        let mut parameters = tool.schema().to_value();
-        if let Some(object) = parameters.as_object_mut() {
-            for name in ["$schema", "title", "description"] {
-                object.remove(name);
-            }
-        }
-        json!({"name": tool.as_str(), "description": tool.description(), "parameters": parameters})
+        json!({
+            "name": tool.as_str(),
+            "description": tool.description(),
+            "parameters": parameters(*tool),
+        })
     };
     offered.iter().map(tool).collect()
 }

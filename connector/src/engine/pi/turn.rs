@@ -141,7 +141,8 @@ impl<'a> Turn<'a> {
         let call = match ToolCall::from_json(&tool, arguments) {
             Ok(call) => call,
             Err(refusal) => {
-                self.running.answer(&id, &refusal.to_string(), true);
+                let (text, failed) = told(&Outcome::Refusal(refusal));
+                self.running.answer(&id, &text, failed);
                 return Ok(());
             }
         };
@@ -179,7 +180,7 @@ impl Drop for Turn<'_> {
 fn told(outcome: &Outcome) -> (String, bool) {
     match outcome {
         Outcome::Reply(reply) => (reply.to_json().to_string(), false),
-        Outcome::Refusal(refusal) => (refusal.to_string(), true),
-        Outcome::Fault(fault) => (format!("It broke: {fault}"), true),
+        Outcome::Refusal(refusal) => (json!({ "refusal": refusal }).to_string(), true),
+        Outcome::Fault(fault) => (json!({ "fault": fault }).to_string(), true),
     }
 }
