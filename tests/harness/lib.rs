@@ -24,4 +24,8 @@ pub mod https;
 
 pub mod confine;
 
+pub mod chat;
+
+pub mod model;
+
 pub mod pi;

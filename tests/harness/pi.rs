@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Command;
@@ -24,7 +23,9 @@ use protocol::wire::{PROTOCOL_VERSION, WireError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::chat::write_private;
 use crate::programs::program;
+use crate::world::World;
 
 /// The key that the model's endpoint is given in these tests.
 pub const KEY: &str = "sk-test-the-key-of-the-model";
@@ -116,19 +117,6 @@ impl Home {
         })
     }
 
-    /// A section that runs the real pi, with a model on this port.
-    #[must_use]
-    pub fn real(&self, port: u16) -> Value {
-        json!({
-            "install": install(),
-            "provider": "scripted",
-            "model": "m1",
-            "keyFile": self.path("model.key"),
-            "connectPorts": [port],
-            "endpoint": {"baseUrl": format!("http://127.0.0.1:{port}/v1")},
-        })
-    }
-
     /// An engine.
     ///
     /// # Panics
@@ -166,13 +154,19 @@ pub fn results(text: &str) -> HashMap<String, String> {
     pairs.into_iter().collect()
 }
 
-/// A file of mode 0600.
-///
-/// # Panics
-/// When it cannot be written.
-pub fn write_private(path: &Path, text: &str) {
-    fs::write(path, text).expect("a file can be written");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("a mode can be set");
+/// The `engine` section that runs the real pi in this world, with a model on this port.
+#[must_use]
+pub fn section(world: &World, port: u16) -> Value {
+    let key = world.base().join("model.key");
+    write_private(&key, KEY);
+    json!({"kind": "pi", "pi": {
+        "install": install(),
+        "provider": "scripted",
+        "model": "m1",
+        "keyFile": key,
+        "connectPorts": [port],
+        "endpoint": {"baseUrl": format!("http://127.0.0.1:{port}/v1")},
+    }})
 }
 
 /// A message as an engine gets it, with every tool on offer.

@@ -52,8 +52,8 @@ mod wire;
 
 mod token;
 
-mod engines;
-
 mod confinement;
+
+mod engines;
 
 mod docs;

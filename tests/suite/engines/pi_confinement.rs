@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 
-use harness::pi::{self, Home, Tools, answered, write_private};
+use harness::chat::write_private;
+use harness::pi::{self, Home, Tools, answered};
 use serde_json::{Value, json};
 
 fn expect(found: &HashMap<String, String>, expected: &[(&str, &str)]) {

@@ -92,6 +92,9 @@ async fn once(http: &Http, body: &[u8], most_bytes: usize) -> Result<Completion,
     } else {
         let body = response.beginning(MAX_BODY_BYTES).await?;
         completion.add(&String::from_utf8_lossy(&body), most_bytes)?;
+        if completion.is_nothing() {
+            return Err(Unusable::Other("it has no choices".to_owned()).into());
+        }
     }
     match completion.finish.as_deref() {
         Some("content_filter") => {

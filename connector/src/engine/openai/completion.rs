@@ -101,6 +101,10 @@ struct UsagePiece {
 impl Completion {
     /// Adds a piece, or a whole answer that came in one.
     pub(super) fn add(&mut self, json: &str, most_bytes: usize) -> Result<(), Unusable> {
+        // Without this, a list would pass for a chunk that lacks everything.
+        if !json.trim_start().starts_with('{') {
+            return Err(Unusable::Other(json.chars().take(100).collect()));
+        }
         let chunk: Chunk =
             serde_json::from_str(json).map_err(|error| Unusable::Other(error.to_string()))?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
@@ -117,6 +121,11 @@ impl Completion {
             }
         }
         Ok(())
+    }
+
+    /// Whether there is nothing in it at all.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.finish.is_none() && self.text.is_empty() && self.calls.is_empty()
     }
 
     /// Whether the endpoint said that this was all.
