@@ -164,6 +164,10 @@ impl Chat {
                 && let Some(told) = self.told(&id)
             {
                 self.seen.insert(id);
+                // A turn that an earlier process left behind got its record at this start.
+                if told.state() == "interrupted" {
+                    continue;
+                }
                 return told;
             }
             assert!(ended.is_none(), "the connector ended ({ended:?}): {}", self.log());

@@ -55,6 +55,17 @@ impl AnyEngine {
             (EngineKind::Rules | EngineKind::OpenAi | EngineKind::Pi, ..) => Ok(Self::Rules(Rules)),
         }
     }
+
+    /// Whether what the engine needs can be reached, for `check`. It makes no model run.
+    ///
+    /// # Errors
+    /// Why not, on one line, for the operator.
+    pub async fn probe(&self) -> Result<String, String> {
+        match self {
+            Self::Rules(_) => Ok("the rules engine needs nothing".to_owned()),
+            Self::OpenAi(engine) => engine.probe().await,
+        }
+    }
 }
 
 impl Engine for AnyEngine {
@@ -76,5 +87,56 @@ impl Engine for AnyEngine {
             Self::OpenAi(engine) => engine.run_turn(prompt, tools).await,
             Self::Pi(engine) => engine.run_turn(prompt, tools).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::AnyEngine;
+
+    fn engine(section: Value) -> AnyEngine {
+        let config = serde_json::from_value(section).expect("a section");
+        AnyEngine::new(&config, std::path::Path::new("/nonexistent")).expect("an engine")
+    }
+
+    /// Asks an endpoint that answers so; what it was asked, and what came of it.
+    async fn probe(status: &str, body: &str) -> (String, Result<String, String>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("it listens").port();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let serve = async {
+            let (mut stream, _) = listener.accept().await.expect("it comes");
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.expect("a head"));
+            }
+            stream.write_all(answer.as_bytes()).await.expect("it reads");
+            String::from_utf8(request).expect("a head is text")
+        };
+        let section = json!({"baseUrl": format!("http://127.0.0.1:{port}/v1"), "model": "m1"});
+        let engine = engine(json!({"kind": "openai", "openai": section}));
+        tokio::join!(serve, engine.probe())
+    }
+
+    #[tokio::test]
+    async fn a_probe_tells_whether_the_endpoint_is_there_and_knows_the_model() {
+        let (asked, found) = probe("200 OK", r#"{"data": [{"id": "m1"}]}"#).await;
+        assert!(asked.starts_with("GET /v1/models HTTP/1.1\r\n"), "{asked}");
+        assert_eq!(found.as_deref(), Ok("the endpoint is there and knows m1"));
+        let (_, found) = probe("200 OK", r#"{"data": [{"id": "m2"}]}"#).await;
+        assert!(found.expect_err("another model").contains("does not list m1"));
+        let (_, found) = probe("401 Unauthorized", r#"{"error": {"message": "no key"}}"#).await;
+        assert!(found.expect_err("no key").contains("no key"));
+        let (_, found) = probe("404 Not Found", "").await;
+        assert!(found.is_ok());
+        let rules = engine(json!({"kind": "rules"}));
+        assert!(rules.probe().await.is_ok());
+        let section = json!({"baseUrl": "http://127.0.0.1:1/v1", "model": "m1"});
+        let gone = engine(json!({"kind": "openai", "openai": section}));
+        assert!(gone.probe().await.expect_err("nobody is there").contains("cannot connect"));
     }
 }

@@ -67,7 +67,7 @@ fn after_a_kill_at_any_moment_the_conversation_is_whole_and_knows_of_the_call() 
 
 #[test]
 fn a_long_conversation_is_made_shorter_and_keeps_its_last_turns() {
-    let big = "line of text\n".repeat(500);
+    let big = "line of text\n".repeat(300);
     let world = World::builder().file("big.md", &big).build();
     let model = ModelServer::start([]);
     let mut chat = Chat::start(&world, engine(&model));

@@ -299,7 +299,7 @@ fn an_answer_without_end_is_given_up() {
     for reply in [
         Reply::stream(&[much.clone(), much, finish("stop")]),
         Reply::raw_stream(vec![b'x'; 3_000_000]),
-        Reply::raw_stream("data: x\n".repeat(400_000)),
+        Reply::raw_stream("data: x\n".repeat(600_000)),
     ] {
         let model = ModelServer::start([reply]);
         let told = one_turn(&model);

@@ -76,6 +76,32 @@ pub(super) async fn ask(
     }
 }
 
+/// Asks whether the endpoint is there, takes the key, and knows the model. It says nothing of any
+/// conversation and costs nothing.
+pub(super) async fn probe(http: &Http, model: &str) -> Result<String, String> {
+    let failed = |reason: &str| shown(http, reason);
+    let mut response = http.models().await.map_err(|error| failed(&error.to_string()))?;
+    if response.status == StatusCode::NOT_FOUND {
+        return Ok("the endpoint is there; it lists no models".to_owned());
+    }
+    if response.status != StatusCode::OK {
+        return Err(match refused(&mut response).await {
+            Trouble::Later(_, reason) | Trouble::Again(reason) | Trouble::Final(reason) => {
+                failed(&reason)
+            }
+        });
+    }
+    let body = response.beginning(MAX_BODY_BYTES).await.map_err(|e| failed(&e.to_string()))?;
+    let list: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let Some(models) = list["data"].as_array() else {
+        return Ok("the endpoint is there; it lists no models".to_owned());
+    };
+    if models.iter().any(|entry| entry["id"] == model) {
+        return Ok(format!("the endpoint is there and knows {model}"));
+    }
+    Err(format!("the endpoint is there and does not list {model}; correct engine.openai.model"))
+}
+
 /// A reason on one line, not too long, and without the key.
 fn shown(http: &Http, reason: &str) -> String {
     one_line(&http.mask(reason)).chars().take(ERROR_CHARS).collect()

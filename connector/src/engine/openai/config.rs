@@ -92,7 +92,7 @@ fn default_max_output_tokens() -> u32 {
 }
 
 fn default_idle_timeout() -> u64 {
-    60
+    120
 }
 
 impl OpenAiConfig {
@@ -139,8 +139,8 @@ pub(super) struct Endpoint {
     pub(super) port: u16,
     /// `host[:port]` as the request names it.
     pub(super) authority: String,
-    /// The path of the chat completions.
-    pub(super) path: String,
+    /// What comes before each path, without a slash at its end.
+    base: String,
 }
 
 impl Endpoint {
@@ -164,9 +164,14 @@ impl Endpoint {
             tls,
             port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
             authority: authority.as_str().to_owned(),
-            path: format!("{}/chat/completions", url.path().trim_end_matches('/')),
+            base: url.path().trim_end_matches('/').to_owned(),
             host,
         })
+    }
+
+    /// The path of one of its services.
+    pub(super) fn path(&self, service: &str) -> String {
+        format!("{}/{service}", self.base)
     }
 }
 
@@ -181,15 +186,15 @@ mod tests {
     #[test]
     fn an_address_is_https_or_on_this_machine() {
         for (url, tls, host, port, path) in [
-            ("https://api.example.com/v1", true, "api.example.com", 443, "/v1/chat/completions"),
-            ("https://api.example.com:8443", true, "api.example.com", 8443, "/chat/completions"),
-            ("http://127.0.0.1:9/v1/", false, "127.0.0.1", 9, "/v1/chat/completions"),
-            ("http://[::1]:9/v1", false, "::1", 9, "/v1/chat/completions"),
-            ("http://localhost/v1", false, "localhost", 80, "/v1/chat/completions"),
+            ("https://api.example.com/v1", true, "api.example.com", 443, "/v1/models"),
+            ("https://api.example.com:8443", true, "api.example.com", 8443, "/models"),
+            ("http://127.0.0.1:9/v1/", false, "127.0.0.1", 9, "/v1/models"),
+            ("http://[::1]:9/v1", false, "::1", 9, "/v1/models"),
+            ("http://localhost/v1", false, "localhost", 80, "/v1/models"),
         ] {
             let found = Endpoint::parse(url).unwrap_or_else(|why| panic!("{url}: {why}"));
-            let shown = (found.tls, found.host.as_str(), found.port, found.path.as_str());
-            assert_eq!(shown, (tls, host, port, path), "{url}");
+            let shown = (found.tls, found.host.as_str(), found.port, found.path("models"));
+            assert_eq!(shown, (tls, host, port, path.to_owned()), "{url}");
         }
         for url in [
             "http://api.example.com/v1",

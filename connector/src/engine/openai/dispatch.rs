@@ -23,7 +23,10 @@ pub(super) async fn perform<T: ToolRunner>(
 ) -> Result<String, WireError> {
     let outcome = match read(call, offer) {
         Ok(call) => tools.call(call).await?,
-        Err(refusal) => Outcome::Refusal(refusal),
+        Err(refusal) => {
+            tracing::info!(code = %refusal.code, "the model wrote a call that cannot be made");
+            Outcome::Refusal(refusal)
+        }
     };
     Ok(bounded(told(&outcome), most_bytes))
 }

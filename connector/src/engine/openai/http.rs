@@ -17,6 +17,7 @@ use hyper::client::conn::http1;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER, USER_AGENT,
 };
+use hyper::http::request::Builder;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
@@ -91,9 +92,20 @@ impl Http {
         self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.mask(text))
     }
 
-    /// Sends a JSON body; waits for the head of the response.
+    /// Sends a question; waits for the head of the response.
     pub(super) async fn post(&self, body: Vec<u8>) -> Result<Response, HttpError> {
-        let request = self.request(body)?;
+        let path = self.endpoint.path("chat/completions");
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        self.send(request, body).await
+    }
+
+    /// Asks for the list of models, which costs nothing and tells nothing.
+    pub(super) async fn models(&self) -> Result<Response, HttpError> {
+        self.send(Request::get(self.endpoint.path("models")), Vec::new()).await
+    }
+
+    async fn send(&self, request: Builder, body: Vec<u8>) -> Result<Response, HttpError> {
+        let request = self.complete(request, body)?;
         let (mut sender, connection) = self.connect().await?;
         let response = match timeout(self.idle, sender.send_request(request)).await {
             Ok(response) => response.map_err(|error| HttpError::Cut(error.to_string()))?,
@@ -109,10 +121,9 @@ impl Http {
         })
     }
 
-    fn request(&self, body: Vec<u8>) -> Result<Request<Full<Bytes>>, HttpError> {
-        let mut request = Request::post(self.endpoint.path.as_str())
+    fn complete(&self, request: Builder, body: Vec<u8>) -> Result<Request<Full<Bytes>>, HttpError> {
+        let mut request = request
             .header(HOST, &self.endpoint.authority)
-            .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "text/event-stream, application/json")
             .header(USER_AGENT, concat!("sage-connector/", env!("CARGO_PKG_VERSION")));
         if let Some(key) = &self.key {

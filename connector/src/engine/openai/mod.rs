@@ -92,6 +92,15 @@ impl OpenAi {
         Ok(Self { config: config.clone(), context, http, folder: folder.to_owned() })
     }
 
+    /// Whether the endpoint can be used: reached, with this key, and for this model. Nothing of a
+    /// conversation is sent, and no model runs.
+    ///
+    /// # Errors
+    /// Why not, on one line, for the operator.
+    pub async fn probe(&self) -> Result<String, String> {
+        ask::probe(&self.http, &self.config.model).await
+    }
+
     /// The longest answer in bytes: far more than the tokens it may have, were they all long words.
     fn most_bytes(&self) -> usize {
         16 * self.config.max_output_tokens as usize

@@ -76,12 +76,21 @@ mod tests {
     use crate::fake::offer;
 
     #[test]
-    fn what_a_model_is_told_of_the_tools_has_this_size() {
-        let text = Value::Array(tools(&offer())).to_string();
-        let schemas: usize =
+    fn what_every_request_carries_has_the_size_that_the_documentation_says() {
+        let tools = Value::Array(tools(&offer())).to_string().len();
+        let system = crate::prompt::system(&offer()).len();
+        let raw: usize =
             ToolName::ALL.iter().map(|tool| tool.schema().to_value().to_string().len()).sum();
-        let sizes = (offer().tools.len(), text.len(), budget::tokens(text.len()), schemas);
-        assert_eq!(sizes, (16, 6862, 2288, 8447), "docs/configuration.md says these numbers");
+        assert!(tools < raw, "{tools} bytes with names and descriptions, {raw} of schemas alone");
+        let document = include_str!("../../../../docs/configuration.md");
+        let count = offer().tools.len();
+        let (a, b) = (budget::tokens(tools), budget::tokens(system));
+        for said in [
+            format!("| the {count} tools | {tools} | {a} |"),
+            format!("| the system prompt, with one root | {system} | {b} |"),
+        ] {
+            assert!(document.contains(&said), "docs/configuration.md should have the row: {said}");
+        }
     }
 
     #[test]
