@@ -1,7 +1,10 @@
 //! The engine that the binding names: one type for all of them, so that whoever runs turns does not
 //! care which it is.
 
+use std::io;
 use std::path::Path;
+
+use confine::grants::Grants;
 
 use super::config::{EngineConfig, EngineKind};
 use super::context::{Context, ContextError};
@@ -64,6 +67,21 @@ impl AnyEngine {
         match self {
             Self::Rules(_) => Ok("the rules engine needs nothing".to_owned()),
             Self::OpenAi(engine) => engine.probe().await,
+            Self::Pi(engine) => engine.probe().await,
+        }
+    }
+}
+
+impl AnyEngine {
+    /// What this process must itself be able to reach, so that the engine's child can: a child never
+    /// has more than its parent. Empty for an engine without a child.
+    ///
+    /// # Errors
+    /// When the child's program cannot be read.
+    pub fn child_grants(&self) -> io::Result<Grants> {
+        match self {
+            Self::Rules(_) | Self::OpenAi(_) => Ok(Grants::default()),
+            Self::Pi(engine) => engine.child_grants(),
         }
     }
 }

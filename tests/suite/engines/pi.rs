@@ -304,6 +304,28 @@ async fn other_tools_start_another_pi_and_the_same_ones_do_not() {
 }
 
 #[tokio::test]
+async fn a_probe_says_whether_pi_comes_up_and_leaves_the_conversation_alone() {
+    let home = Home::new();
+    let (mut engine, mut tools) = (home.engine(home.fake()), Tools::none());
+    let pid = answered(&mut engine, &mut tools, "pid").await;
+    let found = engine.probe().await;
+    assert_eq!(found.as_deref(), Ok("pi comes up, confined, with fake/m1"));
+    assert_eq!(answered(&mut engine, &mut tools, "pid").await, pid);
+    std::fs::write(home.path("fake/cli.mjs"), "throw new Error('a bad pi');").expect("written");
+    let found = engine.probe().await.expect_err("it is bad");
+    assert!(found.contains("Error: a bad pi"), "{found}");
+}
+
+#[tokio::test]
+async fn what_pi_may_reach_beside_the_folder_of_the_binding_is_known_before_it_starts() {
+    let home = Home::new();
+    let grants = home.engine(home.fake()).child_grants().expect("node is there");
+    assert!(grants.files.iter().any(|grant| grant.path == pi::node()), "{grants:?}");
+    assert!(grants.files.iter().all(|grant| !grant.path.starts_with(home.data())), "{grants:?}");
+    assert_eq!(grants.connect_ports, [1, 53]);
+}
+
+#[tokio::test]
 async fn no_pi_outlives_its_engine() {
     let home = Home::new();
     let (mut engine, mut tools) = (home.engine(home.fake()), Tools::none());

@@ -18,6 +18,7 @@ mod lines;
 mod place;
 mod turn;
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -124,6 +125,34 @@ impl Pi {
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.running.as_ref().map(Running::id)
+    }
+
+    /// What this process must itself be able to reach, beside the binding's folder, so that pi can.
+    ///
+    /// # Errors
+    /// When node cannot be read.
+    pub fn child_grants(&self) -> io::Result<Grants> {
+        self.place.outside()
+    }
+
+    /// Whether pi comes up under its confinement and knows the model. It runs in a folder of its own,
+    /// beside a conversation that may be going on, and asks no model anything.
+    ///
+    /// # Errors
+    /// Why not, on one line, for the operator.
+    pub async fn probe(&self) -> Result<String, String> {
+        let why = |what: &str, error: &str| self.failed(what, error).to_string();
+        let folder = tempfile::Builder::new().prefix("sage-pi-check-").tempdir();
+        let folder = folder.map_err(|error| why("has no folder", &error.to_string()))?;
+        let place = self.place.beside(folder.path());
+        let given = Given { system: String::new(), tools: Vec::new() };
+        let mut running = Running::start(&place, given, self.key.as_ref(), &self.launcher)
+            .map_err(|error| why("cannot be started", &error.to_string()))?;
+        match tokio::time::timeout(self.patience, settle(&mut running, 0)).await {
+            Ok(Ok(())) => Ok(format!("pi comes up, confined, with {}", self.place.model())),
+            Ok(Err(Gone)) => Err(why("did not start", &running.last_words().await)),
+            Err(_) => Err(why("did not come up", "it answered nothing in time")),
+        }
     }
 
     /// Makes sure of a pi that is idle, has an empty queue, and was told this. One that was started

@@ -67,6 +67,16 @@ impl Place {
         Self { config: config.clone(), folder: folder.join("pi") }
     }
 
+    /// The same for another folder.
+    pub(super) fn beside(&self, folder: &Path) -> Self {
+        Self::new(&self.config, folder)
+    }
+
+    /// The model, for people.
+    pub(super) fn model(&self) -> String {
+        format!("{}/{}", self.config.provider, self.config.model)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -139,6 +149,13 @@ impl Place {
             max_stderr: 0,
             program: node,
         })
+    }
+
+    /// What the child may reach, but for what lies in the binding's own folder.
+    pub(super) fn outside(&self) -> io::Result<Grants> {
+        let mut grants = self.spec(None, 0)?.grants;
+        grants.files.retain(|grant| !grant.path.starts_with(&self.folder));
+        Ok(grants)
     }
 
     fn args(&self) -> Vec<OsString> {
