@@ -13,6 +13,7 @@ use harness::pi::{self, Home, KEY, Tools, answered, give_up_when, turn};
 use protocol::refusal::{Code, Fault, Outcome, Refusal};
 use protocol::reply::{Reply, Roots};
 use protocol::tool::{ToolCall, ToolName};
+use protocol::turn::Origin;
 use serde_json::{Value, json};
 
 fn roots() -> Outcome {
@@ -323,6 +324,23 @@ async fn what_pi_may_reach_beside_the_folder_of_the_binding_is_known_before_it_s
     assert!(grants.files.iter().any(|grant| grant.path == pi::node()), "{grants:?}");
     assert!(grants.files.iter().all(|grant| !grant.path.starts_with(home.data())), "{grants:?}");
     assert_eq!(grants.connect_ports, [1, 53]);
+}
+
+#[tokio::test]
+async fn each_transport_has_a_conversation_of_its_own() {
+    let home = Home::new();
+    let (mut engine, mut tools) = (home.engine(home.fake()), Tools::none());
+    let mut prompt = pi::prompt("environment");
+    let mut folders = Vec::new();
+    for origin in [Origin::Terminal, Origin::Discord] {
+        prompt.origin = origin;
+        let text = engine.run_turn(&prompt, &mut tools).await.expect("an answer").text;
+        let (args, _): (Vec<String>, Value) = serde_json::from_str(&text).expect("arguments");
+        let at = args.iter().position(|arg| arg == "--session-dir").expect("it is told");
+        folders.push(args[at + 1].clone());
+    }
+    let folder = |name| home.data().join("pi/sessions").join(name).display().to_string();
+    assert_eq!(folders, [folder("terminal"), folder("discord")]);
 }
 
 #[tokio::test]

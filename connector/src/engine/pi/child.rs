@@ -72,7 +72,7 @@ impl Running {
     ) -> io::Result<Self> {
         place.prepare(&given, key.is_some())?;
         let (ours, its) = StdUnixStream::pair()?;
-        let spec = place.spec(key, its.as_raw_fd())?;
+        let spec = place.spec(given.conversation, key, its.as_raw_fd())?;
         let mut live = launcher.start(&spec, Some(its.into())).map_err(io::Error::other)?;
         let Some((stdin, stdout, stderr)) = live.take_streams() else {
             return Err(io::Error::other("its streams are not there"));

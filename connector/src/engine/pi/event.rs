@@ -123,7 +123,7 @@ pub(super) fn read(line: &Line) -> Event {
         Line::TooLong(beginning) => {
             let unneeded =
                 |kind: &&str| beginning.starts_with(format!("{{\"type\":\"{kind}\"").as_bytes());
-            if UNNEEDED.iter().any(|kind| unneeded(&kind)) {
+            if UNNEEDED.iter().any(unneeded) {
                 return Event::Other;
             }
             // A tool's result comes back as a message as well, before the model's next one.

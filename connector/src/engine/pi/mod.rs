@@ -27,6 +27,7 @@ use confine::ConfineError;
 use confine::grants::Grants;
 use confine::kernel::KernelSupport;
 use confine::launcher::Launcher;
+use protocol::turn::Origin;
 
 use self::child::{Incoming, Running};
 use self::event::{Event, Request};
@@ -44,6 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_REASON: usize = 300;
 
 /// The engine.
+///
+/// Its turns must be run by a thread that lives as long as the engine is used: the kernel kills pi when
+/// the thread that started it ends.
 #[derive(Debug)]
 pub struct Pi {
     place: Place,
@@ -65,7 +69,7 @@ pub enum PiError {
     #[error("pi cannot be confined here: {0}")]
     Kernel(#[from] ConfineError),
     /// Something that is to run is not there.
-    #[error("{path} is not there; install pi (docs/operations.md), or change `engine.pi.{key}`")]
+    #[error("{path} is not there; install pi (docs/configuration.md), or change `engine.pi.{key}`")]
     Missing {
         /// The file.
         path: String,
@@ -145,7 +149,8 @@ impl Pi {
         let folder = tempfile::Builder::new().prefix("sage-pi-check-").tempdir();
         let folder = folder.map_err(|error| why("has no folder", &error.to_string()))?;
         let place = self.place.beside(folder.path());
-        let given = Given { system: String::new(), tools: Vec::new() };
+        let conversation = Origin::Terminal;
+        let given = Given { conversation, system: String::new(), tools: Vec::new() };
         let mut running = Running::start(&place, given, self.key.as_ref(), &self.launcher)
             .map_err(|error| why("cannot be started", &error.to_string()))?;
         match tokio::time::timeout(self.patience, settle(&mut running, 0)).await {
@@ -224,7 +229,9 @@ impl Engine for Pi {
     ) -> Result<Answer, EngineError> {
         self.turns += 1;
         let system = self.context.before(&prompt.system);
-        self.make_ready(Given { system, tools: prompt.offer.tools.clone() }).await?;
+        let tools_on_offer = prompt.offer.tools.clone();
+        let conversation = prompt.origin;
+        self.make_ready(Given { conversation, system, tools: tools_on_offer }).await?;
         let Some(running) = &mut self.running else {
             return Err(EngineError::Model("pi is not there".to_owned()));
         };

@@ -2,7 +2,8 @@
 //!
 //! Below the binding's folder, in `pi/`:
 //!
-//! - `sessions/` is the one thing that outlives a start: the conversation, as pi keeps it.
+//! - `sessions/` is the one thing that outlives a start: the conversations, as pi keeps them, each in
+//!   the folder of the transport whose conversation it is.
 //! - `given/` is what pi is told, written before each start: pi reads it and cannot change it.
 //! - `agent/` is pi's own configuration folder, made anew at each start, so that nothing that was put
 //!   there by a pi that was led astray is read by the next one.
@@ -21,6 +22,7 @@ use std::time::Duration;
 use confine::child::{ChildLimits, ChildSpec, ExecRule};
 use confine::grants::{self, Grant, Grants, Rights};
 use protocol::tool::ToolName;
+use protocol::turn::Origin;
 use serde_json::{Value, json};
 
 use super::config::PiConfig;
@@ -48,6 +50,8 @@ const EXTENSION: &str = include_str!("extension.mjs");
 /// What pi is told when it starts. A pi that was told something else has to be started again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Given {
+    /// Which conversation it goes on with: what one transport of the binding hears and says.
+    pub(super) conversation: Origin,
     /// Its system prompt.
     pub(super) system: String,
     /// Its tools.
@@ -81,6 +85,10 @@ impl Place {
         self.folder.join(name)
     }
 
+    fn sessions(&self, conversation: Origin) -> PathBuf {
+        self.path("sessions").join(conversation.as_str())
+    }
+
     /// Writes everything that pi reads at its start.
     pub(super) fn prepare(&self, given: &Given, has_key: bool) -> io::Result<()> {
         for name in ["agent", "given", "work"] {
@@ -89,8 +97,9 @@ impl Place {
                 _ => {}
             }
         }
-        for name in ["sessions", "agent", "given", "work"] {
-            DirBuilder::new().recursive(true).mode(0o700).create(self.path(name))?;
+        let sessions = self.sessions(given.conversation);
+        for folder in [sessions, self.path("agent"), self.path("given"), self.path("work")] {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         }
         write(&self.path("given/extension.mjs"), EXTENSION)?;
         write(&self.path("given/system.md"), &given.system)?;
@@ -128,8 +137,14 @@ impl Place {
         json!({"providers": {self.config.provider.as_str(): provider}})
     }
 
-    /// How pi is run, with its end of the socket as this descriptor.
-    pub(super) fn spec(&self, key: Option<&Secret>, socket: i32) -> io::Result<ChildSpec> {
+    /// How pi is run for a conversation, with its end of the socket as this descriptor.
+    pub(super) fn spec(
+        &self,
+        conversation: Origin,
+        key: Option<&Secret>,
+        socket: i32,
+    ) -> io::Result<ChildSpec> {
+        let sessions = self.sessions(conversation);
         let node = self.config.node();
         let mut connect_ports = self.config.connect_ports.clone();
         if !connect_ports.contains(&DNS_PORT) {
@@ -137,10 +152,10 @@ impl Place {
         }
         Ok(ChildSpec {
             argv0: node.clone().into(),
-            args: self.args(),
+            args: self.args(&sessions),
             env: self.env(key, socket),
             cwd: self.path("work"),
-            grants: Grants { files: self.files(&node)?, connect_ports },
+            grants: Grants { files: self.files(&node, &sessions)?, connect_ports },
             exec: ExecRule::NoExecNetwork,
             limits: limits(),
             umask: 0o077,
@@ -153,12 +168,12 @@ impl Place {
 
     /// What the child may reach, but for what lies in the binding's own folder.
     pub(super) fn outside(&self) -> io::Result<Grants> {
-        let mut grants = self.spec(None, 0)?.grants;
+        let mut grants = self.spec(Origin::Terminal, None, 0)?.grants;
         grants.files.retain(|grant| !grant.path.starts_with(&self.folder));
         Ok(grants)
     }
 
-    fn args(&self) -> Vec<OsString> {
+    fn args(&self, sessions: &Path) -> Vec<OsString> {
         let mut args: Vec<OsString> =
             vec![format!("--max-old-space-size={HEAP}").into(), self.config.cli().into()];
         args.extend(
@@ -180,7 +195,7 @@ impl Place {
         );
         args.extend(["--extension".into(), self.path("given/extension.mjs").into()]);
         args.extend(["--system-prompt".into(), self.path("given/system.md").into()]);
-        args.extend(["--session-dir".into(), self.path("sessions").into()]);
+        args.extend(["--session-dir".into(), sessions.into()]);
         args.extend(["--provider".into(), self.config.provider.clone().into()]);
         args.extend(["--model".into(), self.config.model.clone().into()]);
         if let Some(thinking) = self.config.thinking {
@@ -213,7 +228,7 @@ impl Place {
         env
     }
 
-    fn files(&self, node: &Path) -> io::Result<Vec<Grant>> {
+    fn files(&self, node: &Path, sessions: &Path) -> io::Result<Vec<Grant>> {
         let mut files = grants::program(node, "node, which runs pi")?;
         files.extend(grants::system_libraries());
         files.push(grants::dev_null());
@@ -223,7 +238,7 @@ impl Place {
         files.push(Grant::new(self.path("work"), Rights::READ, "where pi stands"));
         let own = OWN.into_iter().fold(Rights::default(), |all, right| all | right);
         files.push(Grant::new(self.path("agent"), own, "pi's own configuration folder"));
-        files.push(Grant::new(self.path("sessions"), own, "the conversation"));
+        files.push(Grant::new(sessions, own, "the conversation"));
         for path in [
             "/etc/resolv.conf",
             "/etc/hosts",
@@ -280,6 +295,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use protocol::tool::ToolName;
+    use protocol::turn::Origin;
     use serde_json::{Value, json};
 
     use super::{Given, Place, tools};
@@ -303,14 +319,18 @@ mod tests {
     fn each_start_begins_with_fresh_folders_and_the_same_conversation() {
         let home = tempfile::tempdir().expect("a folder");
         let place = place(home.path());
-        let given = Given { system: "You are Sage.".to_owned(), tools: vec![ToolName::ListRoots] };
+        let given = Given {
+            conversation: Origin::Terminal,
+            system: "You are Sage.".to_owned(),
+            tools: vec![ToolName::ListRoots],
+        };
         place.prepare(&given, true).expect("it can be prepared");
-        for name in ["agent/planted.mjs", "given/x", "work/.pi", "sessions/one.jsonl"] {
+        for name in ["agent/planted.mjs", "given/x", "work/.pi", "sessions/terminal/one.jsonl"] {
             std::fs::write(home.path().join("pi").join(name), "x").expect("written");
         }
         place.prepare(&given, true).expect("it can be prepared again");
         let exists = |name: &str| home.path().join("pi").join(name).exists();
-        assert!(exists("sessions/one.jsonl") && exists("agent/models.json"));
+        assert!(exists("sessions/terminal/one.jsonl") && exists("agent/models.json"));
         assert!(!exists("agent/planted.mjs") && !exists("given/x") && !exists("work/.pi"));
         for name in ["agent", "given", "sessions", "work"] {
             let mode = std::fs::metadata(home.path().join("pi").join(name)).expect("it is there");
@@ -327,12 +347,13 @@ mod tests {
         std::fs::set_permissions(&file, private).expect("chmod");
         let key = crate::key_file::read(&file).expect("it is fit");
         let place = place(home.path());
-        let given = Given { system: String::new(), tools: Vec::new() };
+        let conversation = Origin::Terminal;
+        let given = Given { conversation, system: String::new(), tools: Vec::new() };
         place.prepare(&given, true).expect("it can be prepared");
         let models = std::fs::read_to_string(home.path().join("pi/agent/models.json"));
         let models = models.expect("it is there");
         assert!(models.contains("$SAGE_MODEL_KEY") && !models.contains("sk-the-key"), "{models}");
-        let args = format!("{:?}", place.args());
+        let args = format!("{:?}", place.args(home.path()));
         assert!(!args.contains("sk-the-key"), "{args}");
         let env = place.env(Some(&key), 7);
         assert!(env.contains(&("SAGE_MODEL_KEY".into(), "sk-the-key".into())));
