@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::binding::{Binding, BindingError};
 use crate::clock::{Clock, SystemClock};
 use crate::demo;
-use crate::engine::{AnyEngine, SetupError};
+use crate::engine::{AnyEngine, SetupError, launch};
 use crate::history;
 use crate::journal::Journal;
 use crate::lock::Lock;
@@ -142,6 +142,8 @@ pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<AnyEngine>> {
     for id in journal.recover(SystemClock.now())? {
         tracing::warn!(turn = %id, "this turn was interrupted; it has its record and is not repeated");
     }
+    launch::keep(&binding.folder(), &engine, SystemClock.now())
+        .context("cannot write down this start")?;
     Ok(Seat {
         journal,
         engine,

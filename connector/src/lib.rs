@@ -4,9 +4,9 @@
 //! Around it stand the transports that bring messages (the terminal), the engines that think, the
 //! journal that makes every step durable before it acts, and the one door to the executor.
 //!
-//! What is purposely absent: this crate has no repository, no git and no token, and it opens no file
-//! but its binding and its own data folder. Only `demo`, which plays the operator, builds a
-//! repository for the executor to work in.
+//! What is purposely absent: this crate has no repository, no git and no git token, and it opens no
+//! file but its binding, what the binding names (a key, certificates, context files) and its own data
+//! folder. Only `demo`, which plays the operator, builds a repository for the executor to work in.
 
 pub mod turn;
 

@@ -58,6 +58,11 @@ impl Audit {
         &self.path
     }
 
+    /// Waits until nobody is writing.
+    pub fn pulse(&self) {
+        drop(self.tail.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// Appends one line and waits until it is on disk.
     ///
     /// # Errors

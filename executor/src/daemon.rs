@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::git::{skeleton, stage};
+use crate::manager;
 use crate::outcomes::Outcomes;
 use crate::server::{Executor, serve};
 use crate::tools::files;
@@ -29,7 +30,9 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
     let config = Config::load(config)?;
     let peers = workplace::peers(&config).map_err(anyhow::Error::msg)?;
     make_state_dir(&config.state_dir)?;
-    let listener = listen(&config.socket)?;
+    let passed = manager::passed_socket(&config.socket)?;
+    let is_ours = passed.is_none();
+    let listener = passed.map_or_else(|| listen(&config.socket), Ok)?;
 
     let kernel = KernelSupport::detect().allow_degraded(config.allow_degraded);
     let mut workplace = Workplace::open(&config, &kernel).map_err(anyhow::Error::msg)?;
@@ -38,7 +41,9 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
     skeleton::remove_leftovers(&config.state_dir).context("leftovers cannot be removed")?;
 
     // From here on there is no way back, and no second thread yet.
-    let plan = DaemonPlan { grants: workplace.daemon_grants(), kernel, open_files: OPEN_FILES };
+    let mut grants = workplace.daemon_grants();
+    grants.files.extend(manager::grant());
+    let plan = DaemonPlan { grants, kernel, open_files: OPEN_FILES };
     let enforced = confine::daemon::enter(&plan)?;
     for missing in enforced.degraded() {
         tracing::warn!(
@@ -61,10 +66,13 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
             // Before anyone is told that it is ready: until then a signal ends the process at once.
             let shutdown = shutdown()?;
             tracing::info!(abi = enforced.abi(), "ready");
+            manager::ready();
             serve(listener, executor, shutdown).await
         },
     )?;
-    let _ = fs::remove_file(&config.socket);
+    if is_ours {
+        let _ = fs::remove_file(&config.socket);
+    }
     Ok(())
 }
 
@@ -137,5 +145,6 @@ fn shutdown() -> std::io::Result<impl Future<Output = ()>> {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
+        manager::stopping();
     })
 }

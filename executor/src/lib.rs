@@ -7,6 +7,8 @@ pub mod config;
 
 pub mod daemon;
 
+pub mod manager;
+
 pub mod server;
 
 pub mod session;

@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 
 use crate::approval::Approvals;
 use crate::audit::{self, Audit};
+use crate::manager::Pulse;
 use crate::outcomes::{CallKey, Outcomes};
 use crate::session::{Session, Sessions};
 use crate::tools::git_commit::Asked;
@@ -85,6 +86,11 @@ impl Executor {
             approvals: Approvals::default(),
             workplace,
         }
+    }
+
+    /// As far as a call goes before it acts, and back.
+    pub fn pulse(&self) {
+        self.audit.pulse();
     }
 
     /// The whole way of a call, on a thread that may block.
@@ -251,8 +257,10 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     tokio::pin!(shutdown);
+    let mut pulse = Pulse::new();
     loop {
         let (stream, _) = tokio::select! {
+            () = pulse.next(&executor) => continue,
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {

@@ -136,8 +136,14 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no greeting in time")))
 }
 
+/// How frames are told apart: a length of four bytes, big-endian, then as many bytes.
+#[must_use]
+pub fn codec() -> LengthDelimitedCodec {
+    LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME_BYTES).new_codec()
+}
+
 fn framed(stream: UnixStream) -> Framed<UnixStream, LengthDelimitedCodec> {
-    LengthDelimitedCodec::builder().max_frame_length(MAX_FRAME_BYTES).new_framed(stream)
+    Framed::new(stream, codec())
 }
 
 /// The server's end of a greeted connection.

@@ -22,6 +22,20 @@ pub fn installed() -> Vec<PathBuf> {
     found.into_iter().map(|(path, _)| path).collect()
 }
 
+/// The first two numbers of a git's version.
+///
+/// # Panics
+/// When it does not say one.
+#[must_use]
+pub fn version(git: &Path) -> (u32, u32) {
+    let said = Command::new(git).arg("--version").output().expect("git starts").stdout;
+    let said = String::from_utf8_lossy(&said);
+    let numbers = said.trim_start_matches("git version ").split('.');
+    let numbers: Vec<u32> = numbers.filter_map(|number| number.trim().parse().ok()).collect();
+    assert!(numbers.len() >= 2, "{git:?} says {said:?}");
+    (numbers[0], numbers[1])
+}
+
 /// Where a git can be.
 pub const CANDIDATES: [&str; 3] = ["/usr/local/bin/git", "/usr/bin/git", "/bin/git"];
 

@@ -29,3 +29,5 @@ pub mod chat;
 pub mod model;
 
 pub mod pi;
+
+pub mod systemd;

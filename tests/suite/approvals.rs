@@ -9,6 +9,8 @@ use protocol::tool::ToolCall;
 
 use crate::check;
 
+mod limits;
+
 fn world() -> World {
     let world = World::builder().approval().build();
     world.clone_dir().write("plans/one.md", "changed\n");

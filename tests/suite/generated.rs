@@ -1,5 +1,7 @@
 //! Repositories made by throws of dice, to compare Sage's answers with git's.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use harness::dice::Dice;
@@ -24,7 +26,13 @@ const NAMES: &[&str] = &[
     "noise.log",
     "-dash",
     "[x]*?",
+    "new\nline.md",
+    "tab\tin.md",
+    "link",
 ];
+
+/// A name that is not UTF-8.
+const RAW_NAME: &[u8] = b"raw-\xff\xfe.md";
 
 const WORDS: &[&str] = &["plan", "goal", "risk", "step", "größer", "", "  indented", "end"];
 
@@ -53,11 +61,95 @@ impl Generated {
             made.step();
         }
         made.set_upstream();
+        made.take_shape();
         // What is left uncommitted.
         for _ in 0..made.dice.below(8) {
             made.change();
         }
         made
+    }
+
+    /// What a repository can be beside plain.
+    fn take_shape(&mut self) {
+        match self.dice.below(14) {
+            0 => self.conflict(&["merge", "-q"]),
+            1 => self.conflict(&["cherry-pick"]),
+            2 => self.conflict(&["rebase", "-q"]),
+            3 => self.linked(),
+            4 => self.sparse(),
+            5 => self.submodule(),
+            6 => self.unborn(),
+            7 => self.detached(),
+            8 => self.intent_to_add(),
+            _ => {}
+        }
+    }
+
+    /// Two sides that change, delete and add the same files, stopped half way.
+    fn conflict(&mut self, how: &[&str]) {
+        let name = self.repo.git(&["symbolic-ref", "--short", "HEAD"]);
+        for path in ["fight.md", "gone.md"] {
+            self.repo.write(path, "before\n");
+        }
+        self.commit();
+        self.repo.git(&["checkout", "-q", "-b", "side"]);
+        self.repo.write("fight.md", "theirs\n");
+        self.repo.write("both.md", "theirs\n");
+        std::fs::remove_file(self.repo.path("gone.md")).expect("it is ours");
+        self.commit();
+        self.repo.git(&["checkout", "-q", &name]);
+        self.repo.write("fight.md", "ours\n");
+        self.repo.write("both.md", "ours\n");
+        self.repo.write("gone.md", "changed\n");
+        self.commit();
+        let stopped = self.repo.try_git(&[how, &["side"]].concat());
+        assert!(!stopped.status.success(), "there is no conflict: {stopped:?}");
+    }
+
+    /// From here on, what is looked at is a linked worktree.
+    fn linked(&mut self) {
+        let name = self.repo.dir().file_name().expect("it has a name").to_owned();
+        let beside = format!("{}-linked", name.to_string_lossy());
+        let to = self.repo.dir().with_file_name(beside);
+        let to_text = to.to_str().expect("it is UTF-8").to_owned();
+        self.repo.git(&["worktree", "add", "-q", "-b", "linked", &to_text]);
+        self.repo = self.repo.beside(to);
+    }
+
+    fn sparse(&mut self) {
+        self.repo.git(&["config", "core.sparseCheckout", "true"]);
+        self.repo.write(".git/info/sparse-checkout", "/*\n!/dir/\n/dir/sub/\n");
+        self.repo.git(&["read-tree", "-m", "-u", "HEAD"]);
+    }
+
+    /// An entry of a submodule, with and without its folder.
+    fn submodule(&mut self) {
+        let commit = self.repo.git(&["rev-parse", "HEAD"]);
+        for path in ["sub", "other/sub"] {
+            let entry = format!("160000,{commit},{path}");
+            self.repo.git(&["update-index", "--add", "--cacheinfo", &entry]);
+            std::fs::create_dir_all(self.repo.path(path)).expect("it is ours");
+        }
+        self.dated(&["commit", "-q", "-m", "Submodules"]);
+        let other = self.repo.git(&["rev-parse", "HEAD"]);
+        let entry = format!("160000,{other},sub");
+        self.repo.git(&["update-index", "--cacheinfo", &entry]);
+    }
+
+    fn unborn(&mut self) {
+        self.repo.git(&["checkout", "-q", "--orphan", "unborn"]);
+    }
+
+    fn detached(&mut self) {
+        let commit = self.some_commit();
+        self.repo.git(&["checkout", "-q", "--detach", &commit]);
+    }
+
+    fn intent_to_add(&mut self) {
+        for path in ["intended.md", "dir/intended.md"] {
+            self.repo.write(path, "not yet\n");
+            self.repo.git(&["add", "--intent-to-add", "--", path]);
+        }
     }
 
     fn step(&mut self) {
@@ -81,8 +173,15 @@ impl Generated {
             3 => self.link(),
             4 => self.stage_some(),
             5 => self.append(),
+            6 => self.write_raw(),
             _ => self.write(),
         }
+    }
+
+    /// A file whose name no tool takes.
+    fn write_raw(&mut self) {
+        let text = self.text();
+        std::fs::write(self.repo.path(OsStr::from_bytes(RAW_NAME)), text).expect("it is ours");
     }
 
     fn name(&mut self) -> &'static str {
@@ -263,7 +362,10 @@ impl Generated {
 
     /// A path that can be asked about, whether it is there or not.
     pub(crate) fn some_path(&mut self) -> String {
-        let file = self.name();
+        let mut file = self.name();
+        while file.contains(['\n', '\t']) {
+            file = self.name();
+        }
         self.dice.pick(&["dir", "dir/sub", "other", "moved", file]).to_owned()
     }
 }

@@ -28,8 +28,6 @@ mod full_disk;
 
 mod approvals;
 
-mod approval;
-
 mod vault;
 
 mod records;
@@ -37,6 +35,8 @@ mod records;
 mod reads;
 
 mod repositories;
+
+mod differences;
 
 mod same_as_git;
 
@@ -55,5 +55,7 @@ mod token;
 mod confinement;
 
 mod engines;
+
+mod units;
 
 mod docs;

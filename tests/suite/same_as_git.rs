@@ -8,7 +8,9 @@ use harness::git::{Repo, installed};
 use harness::snapshot::Snapshot;
 use harness::turn::Turn;
 use harness::world::World;
-use protocol::reply::{Branches, Change, Diff, FileStat, Log, PathText, ShownCommit, Status};
+use protocol::reply::{
+    Branches, Change, Diff, FileStat, Log, Operation, PathText, ShownCommit, Status, Untrusted,
+};
 
 use crate::generated::Generated;
 
@@ -33,17 +35,29 @@ fn generated_repositories_look_the_same_with_the_last_git() {
 
 fn looks_the_same(git: &std::path::Path, seed: u64) {
     let world = World::builder().git(git).home().limit("maxBytes", 1 << 20).build();
-    for n in seed..seed + repositories() {
+    // Seeds that once showed a difference come first.
+    let kept = [1026, 1108, 2004];
+    let fresh = (seed..seed + repositories()).filter(|n| !kept.contains(n));
+    for n in kept.into_iter().chain(fresh) {
         let folder = format!("r{n}");
         let mut made = Generated::new(world.repo(&format!("home/{folder}")), n);
         let turn = world.turn("Owner");
+        let folder = made.repo.dir().file_name().expect("it has a name");
+        let folder = folder.to_string_lossy().into_owned();
         let ask = Ask { turn: &turn, folder: &folder, repo: made.repo.clone(), seed: n };
         ask.refresh();
         let before = Snapshot::of(ask.repo.dir());
         ask.status();
-        ask.diff("", &["diff"]);
+        // Against our side where a path is in conflict: see docs/git-differences.md.
+        ask.diff("", &["diff", "--ours"]);
         ask.diff("staged", &["diff", "--cached"]);
         ask.branches();
+        let born = ask.repo.try_git(&["rev-parse", "--verify", "-q", "HEAD"]).status.success();
+        if !born {
+            let log: Log = turn.reply(calls::log(HOME, "", &folder, 100));
+            assert_eq!(log.untrusted_commits.len(), 0, "seed {n}");
+            continue;
+        }
         ask.log("", "", &[]);
         for _ in 0..3 {
             let (from, to, path) = (made.some_commit(), made.some_commit(), made.some_path());
@@ -79,7 +93,7 @@ fn names(paths: &[PathText]) -> BTreeSet<String> {
 }
 
 fn nul_fields(bytes: &[u8]) -> Vec<String> {
-    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let text = |field: &[u8]| PathText::from_bytes(field).as_str().to_owned();
     let mut fields: Vec<String> = bytes.split(|byte| *byte == 0).map(text).collect();
     fields.pop();
     fields
@@ -123,8 +137,10 @@ impl Ask<'_> {
         self.repo.git(&["status", "--porcelain"]);
     }
 
+    /// Plain git that changes nothing either.
     fn git(&self, arguments: &[&str]) -> Vec<u8> {
-        let mut command = self.repo.command(arguments);
+        let keep = ["-c", "diff.autoRefreshIndex=false"];
+        let mut command = self.repo.command(&[&keep[..], arguments].concat());
         let output = command.env("GIT_OPTIONAL_LOCKS", "0").output().expect("git starts");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         output.stdout
@@ -139,7 +155,7 @@ impl Ask<'_> {
         let porcelain = ["status", "--porcelain", "-z", "--untracked-files=all"];
         let mut fields = nul_fields(&self.git(&porcelain)).into_iter();
         let (mut staged, mut unstaged) = (BTreeSet::new(), BTreeSet::new());
-        let mut untracked = BTreeSet::new();
+        let (mut untracked, mut conflicted) = (BTreeSet::new(), BTreeSet::new());
         while let Some(field) = fields.next() {
             let (letters, path) = field.split_at(3);
             let letters: Vec<char> = letters.chars().collect();
@@ -147,7 +163,12 @@ impl Ask<'_> {
                 untracked.insert(path.to_owned());
                 continue;
             }
-            let from = matches!(letters[0], 'R' | 'C').then(|| fields.next()).flatten();
+            if letters.contains(&'U') || letters[..2] == ['A', 'A'] || letters[..2] == ['D', 'D'] {
+                conflicted.insert(path.to_owned());
+                continue;
+            }
+            let moved = letters[..2].iter().any(|letter| matches!(letter, 'R' | 'C'));
+            let from = moved.then(|| fields.next()).flatten();
             for (letter, list) in [(letters[0], &mut staged), (letters[1], &mut unstaged)] {
                 if letter != ' ' {
                     let from = from.clone().filter(|_| matches!(letter, 'R' | 'C'));
@@ -159,30 +180,59 @@ impl Ask<'_> {
         assert_eq!(rows(&status.untrusted_staged), staged, "seed {seed}");
         assert_eq!(rows(&status.untrusted_unstaged), unstaged, "seed {seed}");
         assert_eq!(names(&status.untrusted_untracked), untracked, "seed {seed}");
-        let clean = staged.is_empty() && unstaged.is_empty() && untracked.is_empty();
+        assert_eq!(names(&status.untrusted_conflicted), conflicted, "seed {seed}");
+        let clean = [&untracked, &conflicted].iter().all(|paths| paths.is_empty())
+            && [&staged, &unstaged].iter().all(|rows| rows.is_empty());
         assert_eq!(status.clean, clean, "seed {seed}");
         self.heads(&status);
     }
 
     fn heads(&self, status: &Status) {
         let seed = self.seed;
-        let branch = self.line(&["symbolic-ref", "--short", "HEAD"]);
-        let shown = status.untrusted_branch.as_ref().map(|branch| branch.as_str());
-        assert_eq!(shown, Some(branch.as_str()), "seed {seed}");
-        assert_eq!(status.head, Some(self.line(&["rev-parse", "HEAD"])), "seed {seed}");
-        let upstream = self.line(&["rev-parse", "--abbrev-ref", "@{u}"]);
-        let shown = status.untrusted_upstream.as_ref().map(|upstream| upstream.as_str());
-        assert_eq!(shown, Some(upstream.as_str()), "seed {seed}");
-        let counts = self.line(&["rev-list", "--left-right", "--count", "HEAD...@{u}"]);
-        let (ahead, behind) = (status.ahead.expect("it has"), status.behind.expect("it has"));
-        assert_eq!(format!("{ahead}\t{behind}"), counts, "seed {seed}");
+        let text = |text: &Option<Untrusted>| text.as_ref().map(|text| text.as_str().to_owned());
+        let branch = self.if_there_is(&["symbolic-ref", "-q", "--short", "HEAD"]);
+        assert_eq!(text(&status.untrusted_branch), branch, "seed {seed}");
+        let head = self.if_there_is(&["rev-parse", "-q", "--verify", "HEAD"]);
+        assert_eq!(status.head, head, "seed {seed}");
+        let upstream = self.if_there_is(&["rev-parse", "--abbrev-ref", "@{u}"]);
+        assert_eq!(text(&status.untrusted_upstream), upstream, "seed {seed}");
+        let counts = self.if_there_is(&["rev-list", "--left-right", "--count", "HEAD...@{u}"]);
+        let shown = status.ahead.zip(status.behind);
+        let shown = shown.map(|(ahead, behind)| format!("{ahead}\t{behind}"));
+        assert_eq!(shown, counts, "seed {seed}");
+        let under_way = |name: &str| self.if_there_is(&["rev-parse", "-q", "--verify", name]);
+        // Each leaves a ref of its own; while a rebase is stopped, its commit counts as picked.
+        let operation = match status.operation {
+            Some(Operation::Merge) => under_way("MERGE_HEAD"),
+            Some(Operation::CherryPick) => under_way("CHERRY_PICK_HEAD"),
+            Some(Operation::Rebase) => under_way("REBASE_HEAD"),
+            other => other.map(|operation| operation.as_str().to_owned()),
+        };
+        let stopped = !status.untrusted_conflicted.is_empty();
+        assert_eq!(operation.is_some(), stopped, "seed {seed}: {:?}", status.operation);
+    }
+
+    /// A line that git only has when there is something to say.
+    fn if_there_is(&self, arguments: &[&str]) -> Option<String> {
+        let output = self.repo.try_git(arguments);
+        let line = String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned();
+        output.status.success().then_some(line)
     }
 
     fn diff(&self, spec: &str, git: &[&str]) {
         let diff: Diff = self.turn.reply(calls::diff(HOME, spec, self.folder));
         let what = format!("seed {}, {spec:?}", self.seed);
         let counts = self.git(&[git, &["--numstat", "-z", "-M"]].concat());
-        assert_eq!(stats(&diff.untrusted_files), numstat(&counts), "{what}");
+        let mut expected = numstat(&counts);
+        // git says of an unmerged path once more that it is one; here that is in the status.
+        for path in
+            nul_fields(&self.git(&[git, &["--name-only", "--diff-filter=U", "-z"]].concat()))
+        {
+            let unmerged = (path, None, "Some(\"0\") Some(\"0\")".to_owned());
+            let at = expected.iter().position(|row| *row == unmerged);
+            expected.remove(at.expect("git counts it"));
+        }
+        assert_eq!(stats(&diff.untrusted_files), expected, "{what}");
         let unquoted = &["-c", "core.quotePath=false"];
         let patch = self.git(&[unquoted, git, &["--full-index", "-M"]].concat());
         assert_eq!(diff.untrusted_diff.cut, None, "{what}");

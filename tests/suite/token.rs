@@ -11,6 +11,7 @@ mod file;
 mod flow;
 mod refusals;
 mod secrecy;
+mod settings;
 mod strangers;
 
 /// Both gits of this machine, or the one that there is.

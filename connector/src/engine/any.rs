@@ -59,6 +59,26 @@ impl AnyEngine {
         }
     }
 
+    /// The context files that the engine's model is told first; absent without a model.
+    #[must_use]
+    pub fn context(&self) -> Option<&Context> {
+        match self {
+            Self::Rules(_) => None,
+            Self::OpenAi(engine) => Some(engine.context()),
+            Self::Pi(engine) => Some(engine.context()),
+        }
+    }
+
+    /// The model's name; absent without one.
+    #[must_use]
+    pub fn model(&self) -> Option<&str> {
+        match self {
+            Self::Rules(_) => None,
+            Self::OpenAi(engine) => Some(engine.model()),
+            Self::Pi(engine) => Some(engine.model()),
+        }
+    }
+
     /// Whether what the engine needs can be reached, for `check`. It makes no model run.
     ///
     /// # Errors

@@ -8,18 +8,34 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path};
 
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
+use serde::Serialize;
 
 use super::config::ContextConfig;
+use crate::record::TextDigest;
 
 /// The longest context file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// What stands before everything else that a model is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Context(String);
+pub struct Context {
+    text: String,
+    files: Vec<ContextFile>,
+}
+
+/// A file that was read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContextFile {
+    /// Its path, as the binding names it.
+    pub path: String,
+    /// What it held.
+    #[serde(flatten)]
+    pub digest: TextDigest,
+}
 
 /// Why a context file is refused.
 #[derive(Debug, thiserror::Error)]
@@ -54,31 +70,39 @@ impl Context {
         let folder = File::open(&config.folder)
             .map_err(|source| ContextError::Read { path: shown.clone(), source })?;
         check(&folder, &shown, true)?;
-        let mut text = String::new();
+        let mut context = Self::default();
         for name in &config.files {
-            text.push_str(read(&folder, name, &format!("{shown}/{name}"))?.trim());
-            text.push_str("\n\n");
+            let text = read(&folder, name, &format!("{shown}/{name}"))?;
+            let digest = TextDigest::of(&text);
+            context.files.push(ContextFile { path: name.clone(), digest });
+            context.text.push_str(text.trim());
+            context.text.push_str("\n\n");
         }
-        Ok(Self(text))
+        Ok(context)
+    }
+
+    /// The files' texts, one after the other.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The files, in order.
+    #[must_use]
+    pub fn files(&self) -> &[ContextFile] {
+        &self.files
     }
 
     /// What a model is told first: the files, then what every turn says.
     #[must_use]
     pub fn before(&self, system: &str) -> String {
-        format!("{}{system}", self.0)
+        format!("{}{system}", self.text)
     }
 }
 
 fn read(folder: &File, name: &str, shown: &str) -> Result<String, ContextError> {
     let failed = |source| ContextError::Read { path: shown.to_owned(), source };
-    // Without O_NONBLOCK a FIFO in the file's place would hang the start.
-    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let resolve = ResolveFlag::RESOLVE_BENEATH
-        | ResolveFlag::RESOLVE_NO_SYMLINKS
-        | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-    let how = OpenHow::new().flags(flags).mode(Mode::empty()).resolve(resolve);
-    let file = openat2(folder, name, how).map_err(|errno| failed(errno.into()))?;
-    let file = File::from(file);
+    let file = open_below(folder, name).map_err(failed)?;
     check(&file, shown, false)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -87,6 +111,20 @@ fn read(folder: &File, name: &str, shown: &str) -> Result<String, ContextError> 
         return Err(unfit(format!("is longer than {MAX_FILE_BYTES} bytes; shorten it")));
     }
     String::from_utf8(bytes).map_err(|_| unfit("is not UTF-8 text".to_owned()))
+}
+
+/// Opens a file below a folder, one step at a time, none of which may be a link.
+fn open_below(folder: &File, name: &str) -> io::Result<File> {
+    let mut parts = Path::new(name).components().peekable();
+    let mut here = folder.try_clone()?;
+    while let Some(part) = parts.next() {
+        let Component::Normal(part) = part else { return Err(nix::Error::EXDEV.into()) };
+        // Without O_NONBLOCK a FIFO in the file's place would hang the start.
+        let flags = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+        let more = if parts.peek().is_some() { OFlag::O_DIRECTORY } else { OFlag::O_NONBLOCK };
+        here = openat(&here, part, flags | more, Mode::empty())?.into();
+    }
+    Ok(here)
 }
 
 fn check(file: &File, shown: &str, is_folder: bool) -> Result<(), ContextError> {

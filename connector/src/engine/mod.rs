@@ -16,6 +16,8 @@ pub mod config;
 
 pub mod context;
 
+pub mod launch;
+
 pub use any::{AnyEngine, SetupError};
 
 use protocol::refusal::Outcome;

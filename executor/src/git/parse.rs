@@ -109,6 +109,11 @@ fn raw_entry(fields: &mut Fields<'_>) -> Result<Option<RawEntry>, Failure> {
     let [old_mode, new_mode, old_hash, new_hash, letter] = words[..] else {
         return Err(odd("a raw line"));
     };
+    let octal = |mode: &str| mode.len() == 6 && mode.bytes().all(|b| matches!(b, b'0'..=b'7'));
+    let hex = |hash: &str| !hash.is_empty() && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    if ![old_mode, new_mode].into_iter().all(octal) || ![old_hash, new_hash].into_iter().all(hex) {
+        return Err(odd("a raw line"));
+    }
     let first = fields.next().to_vec();
     if letter.starts_with('U') {
         return Ok(None);

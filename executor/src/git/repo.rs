@@ -39,7 +39,9 @@ pub fn locate(root: &Path, within: Option<&RelPath>) -> Result<Place, Failure> {
         let dir = at.map_or_else(|| root.to_path_buf(), |path| root.join(path));
         if let Some(mut place) = place_at(root, &dir)? {
             trusted(root, &place)?;
-            place.filters = filters(&config(&place)?)?;
+            let config = config(&place)?;
+            known_format(&config)?;
+            place.filters = filters(&config)?;
             return Ok(place);
         }
         let Some(path) = at else { return Err(not_a_repository()) };
@@ -82,6 +84,20 @@ fn place_at(root: &Path, dir: &Path) -> Result<Option<Place>, Failure> {
     };
     let work_tree = dir.to_path_buf();
     Ok(Some(Place { work_tree, git_dir, common_dir, filters: Vec::new() }))
+}
+
+/// gix reads neither SHA-256 objects nor reftable refs.
+fn known_format(config: &[(String, String)]) -> Result<(), Failure> {
+    for (key, known) in [("extensions.objectformat", "sha1"), ("extensions.refstorage", "files")] {
+        let other = |(name, value): &&(String, String)| name == key && value != known;
+        if let Some((_, value)) = config.iter().find(other) {
+            return Err(untrusted(&format!(
+                "its format is {}, and only {known} is supported here",
+                policy::path::shown(value)
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// How many filter drivers one repository may name.
@@ -189,7 +205,7 @@ fn file_or_folder(path: &Path) -> Result<(), Failure> {
 /// filters or includes.
 ///
 /// # Errors
-/// When gix cannot read it, for instance a SHA-256 repository.
+/// When gix cannot read it.
 pub fn open(place: &Place) -> Result<gix::Repository, Failure> {
     let options = gix::open::Options::isolated().with(gix::sec::Trust::Reduced).cli_overrides([
         "core.precomposeUnicode=false",
@@ -201,8 +217,7 @@ pub fn open(place: &Place) -> Result<gix::Repository, Failure> {
         Failure::Refusal(Refusal::new(
             Code::UntrustedRepository,
             format!("The repository cannot be read: {}.", first_line(&error.to_string())),
-            "A person looks at it with `git fsck` from the terminal. SHA-256 and reftable \
-             repositories are not supported.",
+            "A person looks at it with `git fsck` from the terminal.",
         ))
     })
 }

@@ -1,7 +1,7 @@
 //! Opening, reading, listing and writing files of a root.
 //!
 //! Every function here runs on a confined thread, with the root's folder as its only ground. Paths
-//! are opened with openat2 from the root's descriptor, beneath it and through no symbolic link; the
+//! are opened from the root's descriptor, beneath it and through no symbolic link ([`beneath`]); the
 //! kernel's Landlock domain is the second wall, not the first.
 
 use std::fs::File;
@@ -14,19 +14,16 @@ use policy::path::{PathGlob, RelPath, shown};
 use policy::secret;
 use protocol::refusal::{Code, Refusal};
 use protocol::reply::{FileList, PathText};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use super::Failure;
 use super::rules::walker;
+use super::{Failure, beneath};
 use crate::audit::hex;
 use confine::cancel::Cancel;
 
 /// How temporary files begin; a killed process leaves them, and the next start removes them.
 pub(crate) const TEMP_PREFIX: &str = ".sage-";
-
-const BENEATH: ResolveFlags =
-    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// A root's folder, open for looking below it.
 pub(crate) struct RootDir(OwnedFd);
@@ -77,13 +74,13 @@ impl RootDir {
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> Result<OwnedFd, rustix::io::Errno> {
-        rustix::fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+        beneath::open(&self.0, path.as_bytes(), flags)
     }
 
     /// What is at a path of git's, which may be any bytes.
     pub(crate) fn look_at(&self, path: &[u8], limit: u64) -> Result<Here, Failure> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat2(&self.0, path, flags, Mode::empty(), BENEATH) {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match beneath::open(&self.0, path, flags) {
             Ok(fd) => File::from(fd),
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(Here::Nothing),
             Err(_) => return Ok(Here::Other),
@@ -110,8 +107,7 @@ impl RootDir {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(Failure::io(error.into())),
             }
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            folder = rustix::fs::openat2(&folder, part, flags, Mode::empty(), BENEATH)
+            folder = beneath::open(&folder, part, OFlags::PATH | OFlags::DIRECTORY)
                 .map_err(|error| Failure::io(error.into()))?;
         }
         let mut temp = Temp::create(&folder)?;
@@ -122,9 +118,8 @@ impl RootDir {
     /// Removes a file of git's.
     pub(crate) fn remove(&self, path: &[u8]) -> Result<(), Failure> {
         let (folders, name) = split(path);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = if folders.is_empty() { &b"."[..] } else { folders };
-        rustix::fs::openat2(&self.0, folder, flags, Mode::empty(), BENEATH)
+        beneath::open(&self.0, folder, OFlags::PATH | OFlags::DIRECTORY)
             .and_then(|folder| rustix::fs::unlinkat(&folder, name, AtFlags::empty()))
             .map_err(|error| Failure::io(error.into()))
     }

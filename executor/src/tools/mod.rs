@@ -4,6 +4,8 @@ pub mod files;
 
 mod rules;
 
+mod beneath;
+
 pub mod edit;
 
 pub mod file_tools;

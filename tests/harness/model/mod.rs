@@ -50,15 +50,23 @@ impl Asked {
 
     /// The text of the last message.
     #[must_use]
-    pub fn last_text(&self) -> &str {
-        self.messages().last().and_then(|last| last["content"].as_str()).unwrap_or_default()
+    pub fn last_text(&self) -> String {
+        self.messages().last().map(text_of).unwrap_or_default()
     }
 
     /// The text of the system prompt.
     #[must_use]
-    pub fn system(&self) -> &str {
-        self.messages().first().and_then(|first| first["content"].as_str()).unwrap_or_default()
+    pub fn system(&self) -> String {
+        self.messages().first().map(text_of).unwrap_or_default()
     }
+}
+
+/// A message's text: one, or the texts of its parts.
+fn text_of(message: &Value) -> String {
+    let content = &message["content"];
+    let parts = content.as_array().into_iter().flatten();
+    let parts: String = parts.filter_map(|part| part["text"].as_str()).collect();
+    content.as_str().map_or(parts, str::to_owned)
 }
 
 /// How many connections there were, and how many are over.

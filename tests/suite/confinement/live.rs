@@ -57,7 +57,7 @@ fn it_is_spoken_with_for_as_long_as_its_owner_likes_and_has_one_descriptor_more(
         writeln!(stdin, "{word}").expect("it reads");
         assert_eq!(read_line(&mut stdout), format!("heard {word}"));
         assert_eq!(read_line(&mut ours), word);
-        write!(ours, "{word} too").expect("it reads");
+        ours.write_all(format!("{word} too").as_bytes()).expect("it reads");
         assert_eq!(read_line(&mut stdout), format!("back {word} too"));
     }
     drop(stdin);

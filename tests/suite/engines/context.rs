@@ -101,7 +101,14 @@ fn context_files_come_first_and_one_that_is_a_link_refuses_the_start() {
     let mut chat = Chat::start(&world, section.clone());
     chat.say("How are you?");
     assert!(model.asked()[0].system().starts_with("You are calm.\n\nYou are Sage."));
+    let launches = chat.folder().join("launches");
     assert_eq!(chat.end(), 0);
+    let kept: Vec<_> = std::fs::read_dir(launches)
+        .expect("there are launches")
+        .map(|entry| std::fs::read_to_string(entry.expect("an entry").path()).expect("text"))
+        .collect();
+    assert!(kept.contains(&"You are calm.\n\n".to_owned()), "{kept:?}");
+    assert!(kept.iter().any(|text| text.contains("\"model\": \"m1\"")), "{kept:?}");
 
     std::os::unix::fs::symlink(folder.join("soul.md"), folder.join("link.md")).expect("a link");
     section["context"]["files"] = json!(["link.md"]);

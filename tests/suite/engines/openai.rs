@@ -42,13 +42,13 @@ fn result(model: &ModelServer) -> Value {
     let asked = model.asked();
     let last = asked.last().expect("it was asked");
     assert_eq!(last.messages().last().expect("it has messages")["role"], "tool");
-    serde_json::from_str(last.last_text()).expect("a result is JSON")
+    serde_json::from_str(&last.last_text()).expect("a result is JSON")
 }
 
 #[test]
 fn a_request_has_the_prompt_the_envelope_the_tools_and_the_key_in_one_place() {
     let world = World::new_plain();
-    let model = ModelServer::start([Reply::say("Good day.")]);
+    let model = ModelServer::start([Reply::say("Good day."), Reply::say("Again.")]);
     let key = world.base().join("key");
     write_private(&key, &format!("{KEY}\n"));
     let more = json!({"keyFile": key, "maxOutputTokens": 700, "reasoningEffort": "low"});
@@ -71,6 +71,17 @@ fn a_request_has_the_prompt_the_envelope_the_tools_and_the_key_in_one_place() {
     let names: Vec<_> = names.iter().map(|tool| tool["function"]["name"].clone()).collect();
     let offered: Vec<_> = world.describe().tools.iter().map(|tool| json!(tool)).collect();
     assert_eq!(names, offered);
+
+    // For endpoints that know other words.
+    let words = json!({"keyFile": key, "outputLimitField": "max_tokens", "streamUsage": false});
+    assert_eq!(chat.end(), 0);
+    let mut chat = Chat::start(&world, engine(&model, words));
+    assert_eq!(answered(&chat.say("Hello again.")), "Again.");
+    let other = model.asked().pop().expect("it was asked").body;
+    assert_eq!(other["max_tokens"], 4096);
+    for left_out in ["max_completion_tokens", "stream_options", "reasoning_effort"] {
+        assert_eq!(other[left_out], Value::Null, "{left_out}");
+    }
 
     assert!(!body.to_string().contains(KEY));
     let everything = format!("{}{}{}", chat.log(), told.text, told.record);
@@ -180,7 +191,7 @@ fn a_refusal_is_told_as_one_and_text_from_the_world_stands_in_its_field() {
     let states: Vec<String> = told.calls().into_iter().map(|(_, state)| state).collect();
     assert_eq!(states, ["reply", "refusal"]);
     assert_eq!(result(&model)["refusal"]["code"], "invalid_path");
-    let read: Value = serde_json::from_str(model.asked()[1].last_text()).expect("JSON");
+    let read: Value = serde_json::from_str(&model.asked()[1].last_text()).expect("JSON");
     assert_eq!(read["untrustedText"], hostile);
     for (name, value) in read.as_object().expect("an object") {
         assert!(name.starts_with("untrusted") || !value.to_string().contains("Ignore"), "{name}");
@@ -249,6 +260,16 @@ fn what_no_other_try_would_mend_fails_at_once_and_says_why() {
         assert!(told.reason().lines().count() == 1 && told.reason().len() < 1000);
         model.assert_played();
     }
+}
+
+#[test]
+fn an_endpoint_that_is_not_there_fails_the_turn() {
+    let world = World::new_plain();
+    // Nobody listens at the lowest port, and no test can come to.
+    let section = json!({"baseUrl": "http://127.0.0.1:1/v1", "model": "m1"});
+    let mut chat = Chat::start(&world, json!({"kind": "openai", "openai": section}));
+    let told = chat.say("Hello?");
+    assert!(failed(&told).contains("cannot connect to the model's endpoint: 127.0.0.1:1"));
 }
 
 #[test]

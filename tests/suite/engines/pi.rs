@@ -310,7 +310,7 @@ async fn a_probe_says_whether_pi_comes_up_and_leaves_the_conversation_alone() {
     let (mut engine, mut tools) = (home.engine(home.fake()), Tools::none());
     let pid = answered(&mut engine, &mut tools, "pid").await;
     let found = engine.probe().await;
-    assert_eq!(found.as_deref(), Ok("pi comes up, confined, with fake/m1"));
+    assert_eq!(found.as_deref(), Ok("pi comes up, confined, with m1"));
     assert_eq!(answered(&mut engine, &mut tools, "pid").await, pid);
     std::fs::write(home.path("fake/cli.mjs"), "throw new Error('a bad pi');").expect("written");
     let found = engine.probe().await.expect_err("it is bad");

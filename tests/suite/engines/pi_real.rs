@@ -214,7 +214,7 @@ fn a_refusal_and_a_wrong_call_are_told_to_the_model_as_errors() {
     assert_eq!(answered(&turn), "I cannot.");
     model.assert_played();
     let asked = model.asked();
-    let refused: Value = serde_json::from_str(asked[1].last_text()).expect("JSON");
+    let refused: Value = serde_json::from_str(&asked[1].last_text()).expect("JSON");
     assert_eq!(refused["refusal"]["code"], "not_found");
     assert!(asked[2].last_text().contains("Validation failed"), "{}", asked[2].last_text());
     assert!(asked[3].last_text().contains("Tool bash not found"), "{}", asked[3].last_text());

@@ -33,6 +33,9 @@ pub struct OpenAiConfig {
     /// The name under which the endpoint takes `maxOutputTokens`.
     #[serde(default)]
     pub output_limit_field: OutputLimitField,
+    /// Whether the endpoint is asked to say what was used; some refuse a request that asks.
+    #[serde(default = "default_stream_usage")]
+    pub stream_usage: bool,
     /// How much a model that reasons is to reason; absent for one that does not.
     #[serde(default)]
     pub reasoning_effort: Option<ReasoningEffort>,
@@ -89,6 +92,10 @@ fn default_context_tokens() -> u32 {
 
 fn default_max_output_tokens() -> u32 {
     4096
+}
+
+fn default_stream_usage() -> bool {
+    true
 }
 
 fn default_idle_timeout() -> u64 {

@@ -10,19 +10,18 @@
 //! conversation, which the journal does not, so that deleting the folder makes Sage forget.
 
 use std::collections::HashSet;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::EngineError;
+use crate::engine::launch::{TEMPORARY, prepare};
 
 /// The folder of conversations, in a binding's folder.
 pub(super) const FOLDER: &str = "context";
-
-const TEMPORARY: &str = ".writing-";
 
 /// The longest file that is read, in bytes. Compaction keeps files far below it.
 const MAX_BYTES: u64 = 128 * 1024 * 1024;
@@ -75,13 +74,7 @@ impl Memory {
     }
 
     fn open_at(folder: &Path, path: PathBuf) -> io::Result<Self> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
-                std::fs::remove_file(entry.path())?;
-            }
-        }
+        prepare(folder)?;
         let mut file = append(&path)?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut file).take(MAX_BYTES + 1).read_to_end(&mut bytes)?;

@@ -92,6 +92,18 @@ impl OpenAi {
         Ok(Self { config: config.clone(), context, http, folder: folder.to_owned() })
     }
 
+    /// The context files.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The model's name, as the endpoint knows it.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.config.model
+    }
+
     /// Whether the endpoint can be used: reached, with this key, and for this model. Nothing of a
     /// conversation is sent, and no model runs.
     ///
@@ -132,8 +144,10 @@ impl OpenAi {
             "model": self.config.model,
             "messages": wire(system, messages),
             "stream": true,
-            "stream_options": {"include_usage": true},
         });
+        if self.config.stream_usage {
+            body["stream_options"] = json!({"include_usage": true});
+        }
         body[self.config.output_limit_field.as_str()] = json!(self.config.max_output_tokens);
         if let Some(effort) = self.config.reasoning_effort {
             body["reasoning_effort"] = json!(effort.as_str());

@@ -125,6 +125,16 @@ impl Pi {
         Self { patience, ..self }
     }
 
+    /// What the operator's files say, which stands before everything else that the model is told.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The model's name.
+    pub(crate) fn model(&self) -> &str {
+        self.place.model()
+    }
+
     /// The process id of the pi that runs now.
     #[must_use]
     pub fn process(&self) -> Option<u32> {

@@ -1,5 +1,5 @@
 //! More of approval (G3): what a plan shows, who can approve it from where, and that no approval
-//! does more than it says. The usual way is in `approvals`.
+//! does more than it says. The usual way is one module up.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
