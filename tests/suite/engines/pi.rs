@@ -266,6 +266,7 @@ async fn pi_gets_exactly_its_environment_and_no_argument_holds_the_key() {
     let expected = [
         "HOME",
         "LANG",
+        "NODE_DISABLE_COMPILE_CACHE",
         "OPENSSL_CONF",
         "PI_CODING_AGENT_DIR",
         "PI_OFFLINE",

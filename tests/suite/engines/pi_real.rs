@@ -28,9 +28,10 @@ fn start(world: &World, model: &ModelServer) -> Chat {
     Chat::start(world, pi::section(world, model.port()))
 }
 
+/// The last line of an answer: why an earlier turn failed may stand before it.
 fn answered(told: &Told) -> &str {
     assert_eq!(told.state(), "answered", "{}", told.reason());
-    told.text.trim()
+    told.text.lines().last().unwrap_or_default()
 }
 
 /// The pi of a chat.
@@ -39,6 +40,12 @@ fn pi_of(chat: &Chat) -> i32 {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let children = children.expect("it lives");
     children.trim().parse().unwrap_or_else(|_| panic!("one child: {children:?}"))
+}
+
+/// As Ctrl-C does.
+fn interrupt(chat: &Chat) {
+    let pid = i32::try_from(chat.pid()).expect("a pid");
+    kill(Pid::from_raw(pid), Signal::SIGINT).expect("it lives");
 }
 
 fn strike(pid: i32) {
@@ -190,14 +197,67 @@ fn a_turn_that_the_person_stops_is_stopped_in_the_model_too() {
     chat.send("Go.");
     until("the model is asked", || model.asked().len() == 1);
     let child = pi_of(&chat);
-    kill(Pid::from_raw(i32::try_from(chat.pid()).expect("a pid")), Signal::SIGINT)
-        .expect("it lives");
+    interrupt(&chat);
     let stopped = chat.wait();
     assert_eq!(stopped.state(), "aborted", "{}", stopped.reason());
     model.wait_for(|connections| connections.closed >= 1);
     model.add([Reply::say("Here.")]);
     assert_eq!(answered(&chat.say("Are you there?")), "Here.");
     assert_eq!(pi_of(&chat), child);
+}
+
+#[test]
+fn a_turn_that_is_stopped_in_a_call_stops_pi_too_and_the_next_one_goes_on() {
+    let world = World::builder().approval().build();
+    let commit = json!({"root": ROOT, "message": "Decide", "paths": ["plans/three.md"]});
+    let model = ModelServer::start([
+        Reply::call(
+            "write_file",
+            &json!({"root": ROOT, "path": "plans/three.md", "text": "Go.\n"}),
+        ),
+        Reply::call("git_commit", &commit),
+    ]);
+    let mut chat = start(&world, &model);
+    let before = world.remote_head();
+    chat.send("Decide.");
+    // The call is in the hands of the person, who is asked.
+    let asked = || std::fs::read_to_string(world.base().join("chat.out")).unwrap_or_default();
+    until("the plan is shown", || asked().contains("plans/three.md"));
+    let child = pi_of(&chat);
+    interrupt(&chat);
+    let stopped = chat.wait();
+    assert_eq!(stopped.state(), "aborted", "{}", stopped.reason());
+    assert_eq!(world.remote_head(), before);
+    model.add([Reply::say("It is not committed.")]);
+    assert_eq!(answered(&chat.say("Did you commit it?")), "It is not committed.");
+    assert_eq!(pi_of(&chat), child);
+    // The endpoint refuses a call without a result, so the model was told of one.
+    assert!(told(&model, 2).contains("The turn was stopped."), "{}", told(&model, 2));
+    model.assert_played();
+}
+
+#[test]
+fn a_pi_that_is_killed_in_a_call_goes_on_with_a_conversation_that_is_whole() {
+    let world = World::builder().approval().build();
+    let commit = json!({"root": ROOT, "message": "Decide", "paths": ["plans/three.md"]});
+    let model = ModelServer::start([
+        Reply::call(
+            "write_file",
+            &json!({"root": ROOT, "path": "plans/three.md", "text": "Go.\n"}),
+        ),
+        Reply::call("git_commit", &commit),
+    ]);
+    let mut chat = start(&world, &model);
+    chat.send("Decide.");
+    let asked = || std::fs::read_to_string(world.base().join("chat.out")).unwrap_or_default();
+    until("the plan is shown", || asked().contains("plans/three.md"));
+    strike(pi_of(&chat));
+    let failed = chat.wait();
+    assert_eq!(failed.state(), "failed");
+    assert_eq!(failed.reason(), "pi crashed: it ended (signal: 9 (SIGKILL))");
+    model.add([Reply::say("I do not know.")]);
+    assert_eq!(answered(&chat.say("Did you commit it?")), "I do not know.");
+    model.assert_played();
 }
 
 #[test]

@@ -213,6 +213,8 @@ impl Place {
             // No UDP, so names are asked for over TCP.
             ("RES_OPTIONS".into(), "use-vc".into()),
             ("UV_USE_IO_URING".into(), "0".into()),
+            // It would be written anew at each start, and read by none.
+            ("NODE_DISABLE_COMPILE_CACHE".into(), "1".into()),
             // The system's, which it may not read, would end it.
             ("OPENSSL_CONF".into(), "/dev/null".into()),
             ("PI_CODING_AGENT_DIR".into(), self.path("agent").into()),
@@ -232,7 +234,6 @@ impl Place {
         let mut files = grants::program(node, "node, which runs pi")?;
         files.extend(grants::system_libraries());
         files.push(grants::dev_null());
-        files.push(Grant::new("/dev/urandom", Rights::READ_FILE, "random numbers of OpenSSL"));
         files.push(Grant::new(&self.config.install, Rights::READ, "pi itself"));
         files.push(Grant::new(self.path("given"), Rights::READ, "what pi is told"));
         files.push(Grant::new(self.path("work"), Rights::READ, "where pi stands"));
