@@ -143,6 +143,14 @@ fn request(bytes: &[u8]) {
     }
 }
 
+/// What a model's endpoint streams is read the same however it is split, and ends nothing.
+///
+/// # Panics
+/// When that does not hold.
+pub fn streams(data: &[u8]) {
+    connector::engine::openai::any_split_reads_the_same(data);
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -185,5 +193,9 @@ mod tests {
     #[test]
     fn what_was_found_about_frames_holds() {
         replay("frames", super::frames);
+    }
+    #[test]
+    fn what_was_found_about_streams_holds() {
+        replay("streams", super::streams);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::completion::{Completion, Unusable, error_text};
 use super::http::{Http, HttpError, Response};
-use super::sse::{Events, TooLong};
+use super::reading::{MAX_BODY_BYTES, Reading};
 use crate::engine::EngineError;
 use crate::render::one_line;
 
@@ -23,9 +23,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(600);
 
 /// Before the second try.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest answer that does not come as a stream, and the longest stream, in bytes.
-const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
 /// How much of an error's body is read, in bytes, and shown, in characters.
 const ERROR_BYTES: usize = 16 * 1024;
@@ -112,16 +109,17 @@ async fn once(http: &Http, body: &[u8], most_bytes: usize) -> Result<Completion,
     if response.status != StatusCode::OK {
         return Err(refused(&mut response).await);
     }
-    let mut completion = Completion::default();
-    if response.is_event_stream() {
-        stream(&mut response, &mut completion, most_bytes).await?;
+    let completion = if response.is_event_stream() {
+        stream(&mut response, most_bytes).await?
     } else {
         let body = response.beginning(MAX_BODY_BYTES).await?;
+        let mut completion = Completion::default();
         completion.add(&String::from_utf8_lossy(&body), most_bytes)?;
         if completion.is_nothing() {
             return Err(Unusable::Other("it has no choices".to_owned()).into());
         }
-    }
+        completion
+    };
     match completion.finish.as_deref() {
         Some("content_filter") => {
             Err(Trouble::Final("the model's endpoint withheld the answer (content filter)".into()))
@@ -136,36 +134,16 @@ async fn once(http: &Http, body: &[u8], most_bytes: usize) -> Result<Completion,
     }
 }
 
-/// Reads a stream to its end. `[DONE]` may be missing when the endpoint said why it ended.
-async fn stream(
-    response: &mut Response,
-    completion: &mut Completion,
-    most_bytes: usize,
-) -> Result<(), Trouble> {
-    let mut events = Events::default();
-    let mut received = 0;
+/// Reads a stream to its end.
+async fn stream(response: &mut Response, most_bytes: usize) -> Result<Completion, Trouble> {
+    let mut reading = Reading::new(most_bytes);
     while let Some(piece) = response.chunk().await? {
-        received += piece.len();
-        if received > MAX_BODY_BYTES {
-            return Err(Unusable::TooLong.into());
-        }
-        for event in events.take(&piece)? {
-            if event.trim() == "[DONE]" {
-                return Ok(());
-            }
-            completion.add(&event, most_bytes)?;
+        if reading.take(&piece)? {
+            break;
         }
     }
-    if let Some(event) = events.finish()? {
-        if event.trim() == "[DONE]" {
-            return Ok(());
-        }
-        completion.add(&event, most_bytes)?;
-    }
-    if completion.is_whole() {
-        return Ok(());
-    }
-    Err(Trouble::Again("the model's answer ended in the middle".to_owned()))
+    let ended = reading.end()?;
+    ended.ok_or_else(|| Trouble::Again("the model's answer ended in the middle".to_owned()))
 }
 
 /// What a response other than 200 means.
@@ -202,11 +180,5 @@ impl From<Unusable> for Trouble {
             Unusable::Error(_) => Self::Again(unusable.to_string()),
             Unusable::Other(_) | Unusable::TooLong => Self::Final(unusable.to_string()),
         }
-    }
-}
-
-impl From<TooLong> for Trouble {
-    fn from(_: TooLong) -> Self {
-        Unusable::TooLong.into()
     }
 }

@@ -24,6 +24,8 @@ mod memory;
 
 mod offer;
 
+mod reading;
+
 mod sse;
 
 use std::fmt;
@@ -31,6 +33,7 @@ use std::path::{Path, PathBuf};
 
 pub use config::{OpenAiConfig, OutputLimitField, ReasoningEffort};
 pub use offer::parameters;
+pub use reading::any_split_reads_the_same;
 use serde_json::{Value, json};
 
 use self::completion::{Call, Completion};
