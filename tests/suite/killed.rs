@@ -125,7 +125,7 @@ fn pulled_or_not(world: &mut World, dice: &mut Dice, usual: Duration, round: u64
     }
     let old = Snapshot::of(world.clone_dir().dir()).without(".git");
     let before = world.clone_dir().head();
-    let incoming = world.others_push(&format!("new/{round}.md"), "new\n");
+    let incoming = world.others_push(&format!("new{round}/deep/file.md"), "new\n");
     let after = throw(dice, usual);
     killed_on_its_way(world, &format!("round-{round}"), calls::pull(ROOT), after);
 
@@ -137,6 +137,10 @@ fn pulled_or_not(world: &mut World, dice: &mut Dice, usual: Duration, round: u64
     if head == before {
         let now = Snapshot::of(world.clone_dir().dir()).without(".git");
         old.assert_same_bytes(&now, &what);
+        assert!(
+            !world.clone_dir().path(format!("new{round}")).exists(),
+            "{what}: a folder is left"
+        );
     }
     check::sound(world);
     world.turn("Owner").reply::<Pulled>(calls::pull(ROOT));

@@ -68,7 +68,13 @@ pub fn put_back(root: &Path, place: &Place, moving: &[Moving]) -> Result<usize, 
     let mut count = 0;
     for path in moving.iter().filter(|moving| moving.path.len() <= MAX_PATH_BYTES) {
         let here = match dir.look_at(&path.path, MAX_FILE)? {
-            Here::Nothing => None,
+            Here::Nothing => {
+                // git may have got as far as the folder.
+                if path.old.is_none() {
+                    dir.prune(&path.path);
+                }
+                None
+            }
             Here::File(bytes) => Some(bytes),
             Here::Other => continue,
         };

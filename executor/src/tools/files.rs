@@ -115,13 +115,26 @@ impl RootDir {
         temp.rename_to(name)
     }
 
-    /// Removes a file of git's.
+    /// Removes a file of git's, and as git does the folders that are empty without it.
     pub(crate) fn remove(&self, path: &[u8]) -> Result<(), Failure> {
+        self.unlink(path, AtFlags::empty()).map_err(|error| Failure::io(error.into()))?;
+        self.prune(path);
+        Ok(())
+    }
+
+    /// Removes the folders that lead to a path, as far as nothing is in them.
+    pub(crate) fn prune(&self, path: &[u8]) {
+        let (mut folder, _) = split(path);
+        while !folder.is_empty() && self.unlink(folder, AtFlags::REMOVEDIR).is_ok() {
+            (folder, _) = split(folder);
+        }
+    }
+
+    fn unlink(&self, path: &[u8], flags: AtFlags) -> Result<(), rustix::io::Errno> {
         let (folders, name) = split(path);
         let folder = if folders.is_empty() { &b"."[..] } else { folders };
-        beneath::open(&self.0, folder, OFlags::PATH | OFlags::DIRECTORY)
-            .and_then(|folder| rustix::fs::unlinkat(&folder, name, AtFlags::empty()))
-            .map_err(|error| Failure::io(error.into()))
+        let folder = beneath::open(&self.0, folder, OFlags::PATH | OFlags::DIRECTORY)?;
+        rustix::fs::unlinkat(&folder, name, flags)
     }
 
     /// Opens a folder below the root, or the root itself.
