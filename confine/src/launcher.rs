@@ -104,7 +104,7 @@ impl Launcher {
     }
 
     /// Starts a child that lives until its [`LiveChild`] is dropped, or it ends by itself, **or the
-    /// calling thread ends**. Nothing bounds its time and output but its owner: `limits.wall`,
+    /// calling thread ends** (once it runs; a thread that ends before may leave it to its owner). Nothing bounds its time and output but its owner: `limits.wall`,
     /// `max_stdout` and `max_stderr` are not used. Blocks for the moment that it takes to start.
     ///
     /// `keep` becomes the child's, open under its present number, and is closed here. It is the only

@@ -82,11 +82,17 @@ fn it_dies_with_its_owner() {
 fn it_dies_with_the_thread_that_started_it() {
     let (_ours, its) = UnixStream::pair().expect("descriptors");
     let number = its.as_raw_fd();
-    let start = || launcher(kernel()).start(&echo(number), Some(its.into())).expect("it starts");
-    let mut child = thread::scope(|scope| scope.spawn(start).join().expect("no panic"));
-    let (_stdin, mut stdout, _stderr) = child.take_streams().expect("the first time");
-    let mut rest = Vec::new();
-    stdout.read_to_end(&mut rest).expect("it ends");
+    let start = || {
+        let child = launcher(kernel()).start(&echo(number), Some(its.into()));
+        let mut child = child.expect("it starts");
+        let mut streams = child.take_streams().expect("the first time");
+        // Its life is tied to the thread's by the time it runs.
+        read_line(&mut streams.1);
+        (child, streams)
+    };
+    let started = thread::scope(|scope| scope.spawn(start).join().expect("no panic"));
+    let (child, (_stdin, mut stdout, _stderr)) = started;
+    assert_eq!(stdout.read(&mut [0]).expect("it ends"), 0);
     let status = child.kill().expect("it can be waited for");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
 }
