@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::lines::Line;
+use super::lines::{self, Line};
 use crate::record::Usage;
 
 /// One line of pi's.
@@ -107,13 +107,15 @@ enum Block {
 }
 
 /// Lines that may be too long to be read, because nothing in them is needed.
-const UNNEEDED: [&str; 6] = [
+const UNNEEDED: [&str; 8] = [
     "agent_end",
     "turn_end",
     "tool_execution_end",
     "tool_execution_update",
     "message_start",
     "message_update",
+    "entry_appended",
+    "compaction_end",
 ];
 
 /// Reads one line.
@@ -198,12 +200,38 @@ pub(super) enum Request {
     },
 }
 
+/// For the fuzz target: what pi says is read the same however it arrives, no line is kept beyond its
+/// limit, and nothing of it ends this process.
+///
+/// # Panics
+/// When that does not hold.
+pub fn any_arrival_reads_the_same(stream: &[u8]) {
+    const LIMIT: usize = 256;
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let read_all = |capacity: usize| {
+        let mut source = tokio::io::BufReader::with_capacity(capacity, stream);
+        runtime.block_on(async {
+            let mut events = Vec::new();
+            while let Some(line) = lines::next(&mut source, LIMIT).await.expect("memory is read") {
+                let (Line::Whole(kept) | Line::TooLong(kept)) = &line;
+                assert!(kept.len() <= LIMIT, "{} bytes are kept", kept.len());
+                events.push(read(&line));
+            }
+            events
+        })
+    };
+    let whole = read_all(stream.len().max(1));
+    for capacity in [1, 2, 7, 64] {
+        assert_eq!(read_all(capacity), whole, "in pieces of {capacity}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, proptest};
     use serde_json::json;
 
-    use super::{Event, Line, read};
+    use super::{Event, Line, any_arrival_reads_the_same, read};
 
     fn line(value: &serde_json::Value) -> Event {
         read(&Line::Whole(value.to_string().into_bytes()))
@@ -255,6 +283,22 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_pi_says_is_read_the_same_however_it_arrives(
+            lines in proptest::collection::vec((0..5usize, any::<String>(), 0..400usize), 0..8),
+        ) {
+            let line = |(kind, text, length): &(usize, String, usize)| match kind {
+                0 => text.clone(),
+                1 => "x".repeat(*length),
+                2 => json!({"type": "agent_end", "messages": "y".repeat(*length)}).to_string(),
+                3 => json!({"id": text, "type": "response", "success": true}).to_string(),
+                _ => json!({"type": "message_end", "message": {"role": "assistant",
+                    "content": [{"type": "text", "text": text}]}}).to_string(),
+            };
+            let lines: Vec<String> = lines.iter().map(line).collect();
+            any_arrival_reads_the_same(lines.join("\n").as_bytes());
+        }
+
         #[test]
         fn no_line_makes_it_panic(bytes in any::<Vec<u8>>(), kind in "[a-z_]{0,20}") {
             let _ = read(&Line::Whole(bytes.clone()));

@@ -27,6 +27,7 @@ use confine::ConfineError;
 use confine::grants::Grants;
 use confine::kernel::KernelSupport;
 use confine::launcher::Launcher;
+pub use event::any_arrival_reads_the_same;
 use protocol::turn::Origin;
 
 use self::child::{Incoming, Running};
