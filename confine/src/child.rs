@@ -19,6 +19,11 @@ use super::kernel::KernelSupport;
 pub enum ExecRule {
     /// It starts nothing: not a program, and no process either. It has no socket.
     NoExec,
+    /// As [`ExecRule::NoExec`], but it may make TCP streams, to the ports that its grants list. For a
+    /// runtime such as node: threads, and memory that a just-in-time compiler makes executable.
+    /// Timestamps that it sets are not set, though it is told they were; see
+    /// [`super::seccomp::Profile::NoExecNetwork`].
+    NoExecNetwork,
     /// It may start what its grants let it execute.
     Exec {
         /// Whether it may make TCP streams, to the ports that its grants list.
@@ -26,12 +31,21 @@ pub enum ExecRule {
     },
 }
 
+impl ExecRule {
+    /// Whether the program may make TCP streams.
+    #[must_use]
+    pub const fn network(self) -> bool {
+        matches!(self, Self::NoExecNetwork | Self::Exec { network: true })
+    }
+}
+
 /// Bounds on what a child uses. Those on one process hold for each that it starts as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildLimits {
-    /// How long it may take, until it and all that it started is killed.
+    /// How long it may take, until it and all that it started is killed. A child that is started and
+    /// not run to its end ([`super::launcher::Launcher::start`]) lives as long as its owner lets it.
     pub wall: Duration,
-    /// Processor time, in seconds.
+    /// Processor time, in seconds; `u64::MAX` for no bound.
     pub cpu_seconds: u64,
     /// Address space, in bytes; `None` leaves it as it is.
     pub address_space: Option<u64>,
@@ -47,8 +61,8 @@ pub struct ChildLimits {
 /// One child to run.
 #[derive(Debug, Clone)]
 pub struct ChildSpec {
-    /// The program's absolute path. With [`ExecRule::NoExec`] it must be an ELF program: a script
-    /// would need a second program.
+    /// The program's absolute path. With [`ExecRule::NoExec`] and [`ExecRule::NoExecNetwork`] it must
+    /// be an ELF program: a script would need a second program.
     pub program: PathBuf,
     /// What the program is told its own name is.
     pub argv0: OsString,
@@ -136,6 +150,8 @@ pub(crate) struct Frame {
     pub(crate) parent: u32,
     /// No descriptor that was inherited is higher.
     pub(crate) descriptors: u32,
+    /// The inherited descriptor beside the standard streams that is the program's.
+    pub(crate) keep: Option<i32>,
     /// A word that the program cannot know, which marks the role's own failure message.
     pub(crate) nonce: String,
 }

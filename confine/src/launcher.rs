@@ -6,22 +6,27 @@
 //!
 //! The call blocks the thread that makes it, until the child and all that it started is gone. That
 //! is needed, not only convenient: the kernel kills the child when the thread that started it ends.
+//!
+//! [`Launcher::start`] is for a child that lives on: its owner holds its streams and its life, in a
+//! [`LiveChild`].
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::os::fd::OwnedFd;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{
+    Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitCode, ExitStatus, Stdio,
+};
 use std::time::{Duration, Instant};
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, kill_process_group, pidfd_open, waitpgid,
 };
 
 use super::cancel::Cancel;
-use super::child::{
-    ChildOutput, ChildSpec, ExecRule, Frame, LaunchError, SETUP_FAILED, failure_mark,
-};
+use super::child::{ChildOutput, ChildSpec, Frame, LaunchError, SETUP_FAILED, failure_mark};
 use super::kernel::KernelSupport;
 use super::pump::{End, Pump};
 use super::{fds, role};
@@ -71,7 +76,7 @@ impl Launcher {
         require_consistent(spec)?;
         let nonce = nonce();
         let mut group = Group::spawn(&self.self_exe)?;
-        let mut input = self.frame(spec, &nonce).encode()?;
+        let mut input = self.frame(spec, &nonce, None).encode()?;
         input.extend_from_slice(&spec.stdin);
         let mut pump = Pump::new(&mut group.leader, input, spec.max_stdout, spec.max_stderr)?;
         let end = pump.run(&group.pidfd, cancel, deadline)?;
@@ -98,7 +103,40 @@ impl Launcher {
         })
     }
 
-    fn frame(&self, spec: &ChildSpec, nonce: &str) -> Frame {
+    /// Starts a child that lives until its [`LiveChild`] is dropped, or it ends by itself, **or the
+    /// calling thread ends** (once it runs; a thread that ends before may leave it to its owner). Nothing bounds its time and output but its owner: `limits.wall`,
+    /// `max_stdout` and `max_stderr` are not used. Blocks for the moment that it takes to start.
+    ///
+    /// `keep` becomes the child's, open under its present number, and is closed here. It is the only
+    /// descriptor beside the standard streams that the child gets.
+    ///
+    /// # Errors
+    /// As [`Self::run`]. That the child could not be confined shows later: see
+    /// [`LiveChild::setup_failure`].
+    pub fn start(&self, spec: &ChildSpec, keep: Option<OwnedFd>) -> Result<LiveChild, LaunchError> {
+        require_consistent(spec)?;
+        let nonce = nonce();
+        let number = keep.as_ref().map(AsRawFd::as_raw_fd);
+        // From here until it is closed below, whatever else this process starts inherits it as well.
+        // The launcher role closes it; nothing else may be started meanwhile.
+        keep.as_ref()
+            .map_or(Ok(()), |kept| fcntl_setfd(kept, FdFlags::empty()))
+            .map_err(|error| LaunchError::Spawn(error.into()))?;
+        let group = Group::spawn(&self.self_exe);
+        drop(keep);
+        let mut group = group?;
+        let mut input = self.frame(spec, &nonce, number).encode()?;
+        input.extend_from_slice(&spec.stdin);
+        let streams =
+            (group.leader.stdin.take(), group.leader.stdout.take(), group.leader.stderr.take());
+        let (Some(mut stdin), Some(stdout), Some(stderr)) = streams else {
+            return Err(LaunchError::Setup("the streams of a child are not there".to_owned()));
+        };
+        stdin.write_all(&input)?;
+        Ok(LiveChild { streams: Some((stdin, stdout, stderr)), nonce, group })
+    }
+
+    fn frame(&self, spec: &ChildSpec, nonce: &str, keep: Option<i32>) -> Frame {
         Frame {
             program: spec.program.clone(),
             argv0: spec.argv0.clone(),
@@ -113,15 +151,51 @@ impl Launcher {
             parent: std::process::id(),
             // Asked after the child was started, so no inherited descriptor is above it.
             descriptors: fds::bound(),
+            keep,
             nonce: nonce.to_owned(),
         }
     }
 }
 
+/// A child that lives on. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub struct LiveChild {
+    streams: Option<(ChildStdin, ChildStdout, ChildStderr)>,
+    nonce: String,
+    group: Group,
+}
+
+impl LiveChild {
+    /// Its standard streams: the first time only.
+    pub fn take_streams(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
+        self.streams.take()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.group.leader.id()
+    }
+
+    /// Kills it, with whatever is in its process group, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn kill(mut self) -> Result<ExitStatus, LaunchError> {
+        self.group.kill_and_reap()
+    }
+
+    /// Why it could not be confined, from what it said on standard error before it ended. `None` when
+    /// the program was reached: then what it said is its own.
+    #[must_use]
+    pub fn setup_failure<'a>(&self, stderr: &'a str) -> Option<&'a str> {
+        stderr.strip_prefix(&failure_mark(&self.nonce)).map(str::trim)
+    }
+}
+
 /// Ports without sockets, or sockets without ports, is a mistake of the caller's.
 fn require_consistent(spec: &ChildSpec) -> Result<(), LaunchError> {
-    let network = spec.exec == ExecRule::Exec { network: true };
-    if network == spec.grants.connect_ports.is_empty() {
+    if spec.exec.network() == spec.grants.connect_ports.is_empty() {
         return Err(LaunchError::Setup("network and granted ports do not agree".to_owned()));
     }
     if !spec.program.is_absolute() || !spec.cwd.is_absolute() {
@@ -142,6 +216,7 @@ fn nonce() -> String {
 }
 
 /// A child that leads a process group of its own. Dropped, it is killed and reaped.
+#[derive(Debug)]
 struct Group {
     leader: Child,
     pid: Pid,

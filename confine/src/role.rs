@@ -39,7 +39,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn become_program(frame: &Frame) -> Result<Infallible, ConfineError> {
     die_with_parent(frame.parent)?;
-    fds::close_all_but(&[], frame.descriptors);
+    fds::close_all_but(frame.keep.as_slice(), frame.descriptors);
     chdir(&frame.cwd).map_err(|error| ConfineError::system("entering the folder", error))?;
     umask(Mode::from_raw_mode(frame.umask));
     let program = open_program(&frame.program)?;
@@ -54,7 +54,7 @@ fn become_program(frame: &Frame) -> Result<Infallible, ConfineError> {
     drop(domain);
     seccomp::install(profile(frame.exec, &program))?;
     match frame.exec {
-        ExecRule::NoExec => {
+        ExecRule::NoExec | ExecRule::NoExecNetwork => {
             execveat(&program, c"", &words.args, &words.env, AtFlags::AT_EMPTY_PATH)
         }
         ExecRule::Exec { .. } => execve(&words.program, &words.args, &words.env),
@@ -83,6 +83,7 @@ fn open_program(path: &Path) -> Result<OwnedFd, ConfineError> {
 fn profile(rule: ExecRule, program: &OwnedFd) -> Profile {
     match rule {
         ExecRule::NoExec => Profile::NoExec { exec_fd: program.as_raw_fd() },
+        ExecRule::NoExecNetwork => Profile::NoExecNetwork { exec_fd: program.as_raw_fd() },
         ExecRule::Exec { network } => Profile::Exec { network },
     }
 }

@@ -69,6 +69,15 @@ pub enum Profile {
         /// The descriptor of the program, which only the launcher role uses.
         exec_fd: RawFd,
     },
+    /// As [`Profile::NoExec`], but it may make TCP streams: a runtime that talks to one service.
+    ///
+    /// Setting timestamps seems to succeed and does nothing. Landlock does not govern them, so that
+    /// allowing it would reach every file of its user; and refusing it stops programs that guard a
+    /// file with a lock of their own, as node's `proper-lockfile` does.
+    NoExecNetwork {
+        /// The descriptor of the program, which only the launcher role uses.
+        exec_fd: RawFd,
+    },
     /// A child that may start the programs that its domain lets it execute.
     Exec {
         /// Whether it may make TCP streams.
@@ -88,6 +97,9 @@ pub fn install(profile: Profile) -> Result<(), ConfineError> {
         Profile::Thread { network: true } => &NETWORK_THREAD,
         _ => {
             apply(&unknown_calls()?)?;
+            if matches!(profile, Profile::NoExecNetwork { .. }) {
+                apply(&pretended_calls()?)?;
+            }
             return apply(&compile(profile)?);
         }
     };
@@ -108,6 +120,7 @@ fn compile(profile: Profile) -> Result<BpfProgram, ConfineError> {
         Profile::Daemon => daemon(),
         Profile::Thread { network } => thread_refusals(network),
         Profile::NoExec { exec_fd } => no_exec(exec_fd),
+        Profile::NoExecNetwork { exec_fd } => no_exec_network(exec_fd),
         Profile::Exec { network } => exec(network),
     };
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
@@ -122,6 +135,12 @@ fn compile(profile: Profile) -> Result<BpfProgram, ConfineError> {
 fn unknown_calls() -> Result<BpfProgram, ConfineError> {
     let missing = SeccompAction::Errno(libc::ENOSYS as u32);
     Rules::default().all(syscalls::UNKNOWN).compile(missing, SeccompAction::Allow)
+}
+
+/// The filter under which [`syscalls::PRETENDED`] succeed and do nothing.
+fn pretended_calls() -> Result<BpfProgram, ConfineError> {
+    let nothing = SeccompAction::Errno(0);
+    Rules::default().all(syscalls::PRETENDED).compile(nothing, SeccompAction::Allow)
 }
 
 /// What everyone with an allow list may do, each within the same bounds.
@@ -153,6 +172,12 @@ fn no_exec(exec_fd: RawFd) -> Result<Rules, ConfineError> {
     child()?
         .when(libc::SYS_execveat, &[equals(0, exec_fd), equals(4, AT_EMPTY_PATH)])?
         .when(libc::SYS_clone, &[masked(0, NAMESPACES | CLONE_THREAD, CLONE_THREAD)])
+}
+
+fn no_exec_network(exec_fd: RawFd) -> Result<Rules, ConfineError> {
+    // What is pretended is listed, so that the other filter's answer is what programs see.
+    let rules = internet_streams(no_exec(exec_fd)?)?;
+    Ok(rules.all(syscalls::STREAMS).all(syscalls::PRETENDED))
 }
 
 fn exec(network: bool) -> Result<Rules, ConfineError> {
@@ -302,11 +327,12 @@ fn failed(error: seccompiler::BackendError) -> ConfineError {
 mod tests {
     use super::*;
 
-    const PROFILES: [Profile; 6] = [
+    const PROFILES: [Profile; 7] = [
         Profile::Daemon,
         Profile::Thread { network: false },
         Profile::Thread { network: true },
         Profile::NoExec { exec_fd: 3 },
+        Profile::NoExecNetwork { exec_fd: 3 },
         Profile::Exec { network: false },
         Profile::Exec { network: true },
     ];
@@ -323,7 +349,7 @@ mod tests {
     #[test]
     fn what_children_may_call_the_daemon_may_call() {
         let daemon = daemon().expect("rules").0;
-        for child in [no_exec(3), exec(false), exec(true)] {
+        for child in [no_exec(3), no_exec_network(3), exec(false), exec(true)] {
             for call in child.expect("rules").0.keys() {
                 assert!(daemon.contains_key(call), "the daemon's filter would refuse {call}");
             }

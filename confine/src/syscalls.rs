@@ -272,3 +272,6 @@ pub(crate) const NOT_IN_THREADS: &[i64] = &[
 /// Answered with "no such call", upon which every libc uses the older form whose flags a filter can
 /// read. Refusing it would be taken for a failure.
 pub(crate) const UNKNOWN: &[i64] = &[libc::SYS_clone3];
+
+/// Told to a networked no-exec child to have been done, and not done.
+pub(crate) const PRETENDED: &[i64] = &[libc::SYS_utimensat];

@@ -315,6 +315,50 @@ mod tests {
     }
 
     #[test]
+    fn every_mistake_in_the_section_of_pi_is_named_by_its_key() {
+        let section = |change: Value| {
+            let mut section = json!({"install": "/opt/pi", "provider": "p", "model": "m"});
+            let Value::Object(change) = change else { unreachable!("it is an object") };
+            section.as_object_mut().expect("an object").extend(change);
+            with("/engine/pi", section)
+        };
+        let endpoint = |change: Value| {
+            let mut endpoint = json!({"baseUrl": "https://h/v1"});
+            let Value::Object(change) = change else { unreachable!("it is an object") };
+            endpoint.as_object_mut().expect("an object").extend(change);
+            json!({ "endpoint": endpoint })
+        };
+        parse(&section(endpoint(json!({"reasoning": true})))).expect("it is good");
+        parse(&section(json!({"thinking": "high", "keyFile": "/k"}))).expect("it is good");
+        let lacks = parse(&with("/engine/kind", json!("pi"))).expect_err("no section").to_string();
+        assert!(lacks.contains("`engine.pi`"), "{lacks}");
+        for (change, key) in [
+            (json!({"install": "/"}), "engine.pi.install"),
+            (json!({"install": "opt"}), "engine.pi.install"),
+            (json!({"node": "node"}), "engine.pi.node"),
+            (json!({"cli": "/elsewhere/cli.js"}), "engine.pi.cli"),
+            (json!({"provider": "--api-key"}), "engine.pi.provider"),
+            (json!({"model": "two words"}), "engine.pi.model"),
+            (json!({"thinking": "hard"}), "engine.pi.thinking"),
+            (json!({"keyFile": "k"}), "engine.pi.keyFile"),
+            (json!({"keyFile": "/opt/pi/key"}), "engine.pi.keyFile"),
+            (json!({"apiKey": "sk-x"}), "engine.pi.apiKey"),
+            (json!({"connectPorts": []}), "engine.pi.connectPorts"),
+            (json!({"connectPorts": [0]}), "engine.pi.connectPorts"),
+            (json!({"connectPorts": [70000]}), "engine.pi.connectPorts"),
+            (endpoint(json!({"baseUrl": "ftp://h"})), "engine.pi.endpoint.baseUrl"),
+            (endpoint(json!({"baseUrl": "https://k@h"})), "engine.pi.endpoint.baseUrl"),
+            (endpoint(json!({"api": ""})), "engine.pi.endpoint.api"),
+            (endpoint(json!({"contextTokens": 8000})), "engine.pi.endpoint.contextTokens"),
+            (endpoint(json!({"maxOutputTokens": 1})), "engine.pi.endpoint.maxOutputTokens"),
+            (endpoint(json!({"key": "x"})), "engine.pi.endpoint.key"),
+        ] {
+            let text = parse(&section(change.clone())).expect_err("a mistake").to_string();
+            assert!(text.contains(&format!("`{key}")), "{change}: {text}");
+        }
+    }
+
+    #[test]
     fn text_after_the_binding_is_refused() {
         assert!(Binding::parse(&format!("{} {{}}", good()), "b.json").is_err());
     }

@@ -71,6 +71,10 @@ struct BindingArg {
 
 /// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
+    // Before anything else, while there is one thread.
+    if std::env::args_os().nth(1).is_some_and(|role| role == confine::launcher::ROLE) {
+        return confine::launcher::role_main();
+    }
     let cli = Cli::parse();
     tracing_subscriber::fmt()
         .with_env_filter(

@@ -151,6 +151,14 @@ pub fn streams(data: &[u8]) {
     connector::engine::openai::any_split_reads_the_same(data);
 }
 
+/// What pi says is read the same however it arrives, and ends nothing.
+///
+/// # Panics
+/// When that does not hold.
+pub fn events(data: &[u8]) {
+    connector::engine::pi::any_arrival_reads_the_same(data);
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -197,5 +205,9 @@ mod tests {
     #[test]
     fn what_was_found_about_streams_holds() {
         replay("streams", super::streams);
+    }
+    #[test]
+    fn what_was_found_about_events_holds() {
+        replay("events", super::events);
     }
 }

@@ -28,4 +28,6 @@ pub mod chat;
 
 pub mod model;
 
+pub mod pi;
+
 pub mod systemd;

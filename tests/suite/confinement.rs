@@ -15,6 +15,8 @@ mod executor_process;
 
 mod gits;
 
+mod live;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -6,3 +6,9 @@ mod conversation;
 mod openai;
 
 mod context;
+
+mod pi;
+
+mod pi_confinement;
+
+mod pi_real;

@@ -1,11 +1,15 @@
 //! The engine that the binding names: one type for all of them, so that whoever runs turns does not
 //! care which it is.
 
+use std::io;
 use std::path::Path;
+
+use confine::grants::Grants;
 
 use super::config::{EngineConfig, EngineKind};
 use super::context::{Context, ContextError};
 use super::openai::{OpenAi, OpenAiError};
+use super::pi::{Pi, PiError};
 use super::rules::Rules;
 use super::{Answer, Engine, EngineError, ToolRunner};
 use crate::prompt::Prompt;
@@ -17,6 +21,8 @@ pub enum AnyEngine {
     Rules(Rules),
     /// A model behind an endpoint.
     OpenAi(Box<OpenAi>),
+    /// A model behind pi.
+    Pi(Box<Pi>),
 }
 
 /// Why an engine cannot be made.
@@ -28,6 +34,9 @@ pub enum SetupError {
     /// The `openai` section names something that does not hold.
     #[error(transparent)]
     OpenAi(#[from] OpenAiError),
+    /// The `pi` section names something that does not hold.
+    #[error(transparent)]
+    Pi(#[from] PiError),
 }
 
 impl AnyEngine {
@@ -38,12 +47,15 @@ impl AnyEngine {
     /// When a file that the section names is missing, not private, or not what it must be.
     pub fn new(config: &EngineConfig, folder: &Path) -> Result<Self, SetupError> {
         let context = config.context.as_ref().map(Context::load).transpose()?.unwrap_or_default();
-        match (config.kind, &config.openai) {
-            (EngineKind::OpenAi, Some(section)) => {
+        match (config.kind, &config.openai, &config.pi) {
+            (EngineKind::OpenAi, Some(section), _) => {
                 Ok(Self::OpenAi(Box::new(OpenAi::new(section, context, folder)?)))
             }
-            // The binding was refused when `openai` lacks its section.
-            (EngineKind::Rules | EngineKind::OpenAi, _) => Ok(Self::Rules(Rules)),
+            (EngineKind::Pi, _, Some(section)) => {
+                Ok(Self::Pi(Box::new(Pi::new(section, context, folder)?)))
+            }
+            // The binding was refused when a kind lacks its section.
+            (EngineKind::Rules | EngineKind::OpenAi | EngineKind::Pi, ..) => Ok(Self::Rules(Rules)),
         }
     }
 
@@ -53,6 +65,7 @@ impl AnyEngine {
         match self {
             Self::Rules(_) => None,
             Self::OpenAi(engine) => Some(engine.context()),
+            Self::Pi(engine) => Some(engine.context()),
         }
     }
 
@@ -62,6 +75,7 @@ impl AnyEngine {
         match self {
             Self::Rules(_) => None,
             Self::OpenAi(engine) => Some(engine.model()),
+            Self::Pi(engine) => Some(engine.model()),
         }
     }
 
@@ -73,6 +87,21 @@ impl AnyEngine {
         match self {
             Self::Rules(_) => Ok("the rules engine needs nothing".to_owned()),
             Self::OpenAi(engine) => engine.probe().await,
+            Self::Pi(engine) => engine.probe().await,
+        }
+    }
+}
+
+impl AnyEngine {
+    /// What this process must itself be able to reach, so that the engine's child can: a child never
+    /// has more than its parent. Empty for an engine without a child.
+    ///
+    /// # Errors
+    /// When the child's program cannot be read.
+    pub fn child_grants(&self) -> io::Result<Grants> {
+        match self {
+            Self::Rules(_) | Self::OpenAi(_) => Ok(Grants::default()),
+            Self::Pi(engine) => engine.child_grants(),
         }
     }
 }
@@ -82,6 +111,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Rules(engine) => engine.name(),
             Self::OpenAi(engine) => engine.name(),
+            Self::Pi(engine) => engine.name(),
         }
     }
 
@@ -93,6 +123,7 @@ impl Engine for AnyEngine {
         match self {
             Self::Rules(engine) => engine.run_turn(prompt, tools).await,
             Self::OpenAi(engine) => engine.run_turn(prompt, tools).await,
+            Self::Pi(engine) => engine.run_turn(prompt, tools).await,
         }
     }
 }

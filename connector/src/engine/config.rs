@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 
 use super::openai::OpenAiConfig;
+use super::pi::PiConfig;
 
 /// What thinks.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -21,6 +22,9 @@ pub struct EngineConfig {
     /// For `openai`.
     #[serde(default)]
     pub openai: Option<OpenAiConfig>,
+    /// For `pi`.
+    #[serde(default)]
+    pub pi: Option<PiConfig>,
 }
 
 /// The engines there are.
@@ -31,6 +35,8 @@ pub enum EngineKind {
     Rules,
     /// A model behind an endpoint that speaks OpenAI's chat completions.
     OpenAi,
+    /// A model behind `pi --mode rpc`.
+    Pi,
 }
 
 /// Which files stand before everything else that a model is told.
@@ -49,8 +55,13 @@ impl EngineConfig {
         if self.kind == EngineKind::OpenAi && self.openai.is_none() {
             return Some(("engine.openai", "the kind `openai` needs this section"));
         }
+        if self.kind == EngineKind::Pi && self.pi.is_none() {
+            return Some(("engine.pi", "the kind `pi` needs this section"));
+        }
         let context = self.context.as_ref().and_then(ContextConfig::first_problem);
-        context.or_else(|| self.openai.as_ref().and_then(OpenAiConfig::first_problem))
+        context
+            .or_else(|| self.openai.as_ref().and_then(OpenAiConfig::first_problem))
+            .or_else(|| self.pi.as_ref().and_then(PiConfig::first_problem))
     }
 }
 

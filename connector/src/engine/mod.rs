@@ -8,6 +8,8 @@ pub mod rules;
 
 pub mod openai;
 
+pub mod pi;
+
 mod any;
 
 pub mod config;

@@ -43,14 +43,16 @@ attempt('listen', lambda: socket.socket().listen())
         socket = socket.display()
     );
     let mut spec = confine::python(&code, ground.tree(Rights::WRITE_TREE));
-    spec.exec = ExecRule::Exec { network: true };
     spec.grants.connect_ports = vec![granted];
     let mut expected =
         vec![("granted", ALLOWED), ("granted-by-number", ALLOWED), ("other", EACCES)];
     let doors = ["mptcp", "fast-open", "udp", "udp6", "netlink", "unix", "abstract", "listen"];
     expected.extend(doors.map(|door| (door, EPERM)));
-    for abi in LEAST_ABI..=kernel().abi() {
-        expect(&succeed_on(kernel().limited_to(abi), &spec), &expected);
+    for exec in [ExecRule::Exec { network: true }, ExecRule::NoExecNetwork] {
+        spec.exec = exec;
+        for abi in LEAST_ABI..=kernel().abi() {
+            expect(&succeed_on(kernel().limited_to(abi), &spec), &expected);
+        }
     }
     let free = numbers(&confine::unconfined(&code, &ground.path("")));
     let blocked: Vec<_> = free.iter().filter(|(_, number)| **number == EPERM).collect();
@@ -138,6 +140,37 @@ fn doors_that_landlock_does_not_know_are_shut_on_the_oldest_kernel_too() {
             let open: Vec<_> = results.iter().filter(|(_, number)| **number != EPERM).collect();
             assert!(open.is_empty(), "{kernel:?} {exec:?}: {open:?}");
         }
+    }
+}
+
+#[test]
+fn a_networked_child_that_starts_nothing_has_the_same_doors_shut_and_a_time_that_only_seems_set() {
+    let ground = Ground::new();
+    let time = || std::fs::metadata(ground.path("tree/inside")).and_then(|meta| meta.modified());
+    let before = time().expect("it is there");
+    let code = format!(
+        "{}attempt('fork', lambda: os.fork() or os._exit(0))\n\
+         attempt('execve', lambda: os.execve('/bin/true', ['true'], {{}}))\n\
+         attempt('utime-named', lambda: os.utime('inside', (1, 1)))\n",
+        kernel_doors()
+    );
+    for kernel in [kernel(), kernel().limited_to(LEAST_ABI)] {
+        let mut files = ground.tree(Rights::WRITE_TREE);
+        files.extend(
+            ::confine::grants::program(std::path::Path::new("/bin/true"), "something to run")
+                .expect("it is ELF"),
+        );
+        let mut spec = confine::python(&code, files);
+        spec.exec = ExecRule::NoExecNetwork;
+        spec.grants.connect_ports = vec![1];
+        spec.cwd = ground.path("tree");
+        let results = numbers(&succeed_on(kernel, &spec));
+        assert_eq!(results.len(), CALLS.len() + NAMED.len() + 3);
+        let open: Vec<_> = results.iter().filter(|(_, number)| **number != EPERM).collect();
+        let seem = ["utime", "utime-named"];
+        assert!(open.iter().all(|(name, _)| seem.contains(&name.as_str())), "{kernel:?}: {open:?}");
+        assert_eq!((results["utime"], results["utime-named"]), (ALLOWED, ALLOWED));
+        assert_eq!(time().expect("it is there"), before, "it was not set");
     }
 }
 

@@ -109,3 +109,17 @@ fn with_the_openai_engine_a_decision_ends_in_a_pushed_commit() {
     let done: Value = serde_json::from_str(&asked[7].last_text()).expect("a result is JSON");
     assert_eq!(done["branch"], "main");
 }
+
+#[test]
+fn with_the_pi_engine_a_decision_ends_in_a_pushed_commit() {
+    let model = ModelServer::start(model_script());
+    leads_to_a_pushed_commit("pi", &words_for_a_model(), |world| {
+        harness::pi::section(world, model.port())
+    });
+    model.assert_played();
+    let asked = model.asked();
+    let refused = asked[5].last_text();
+    assert!(refused.contains(r#""code":"not_reviewed""#), "{refused}");
+    let done: Value = serde_json::from_str(&asked[7].last_text()).expect("a result is JSON");
+    assert_eq!(done["branch"], "main");
+}
