@@ -23,3 +23,5 @@ pub mod programs;
 pub mod https;
 
 pub mod confine;
+
+pub mod discord;
