@@ -54,4 +54,6 @@ mod token;
 
 mod confinement;
 
+mod discord;
+
 mod docs;
