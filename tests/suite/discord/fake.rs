@@ -28,8 +28,11 @@ impl Judge {
         let guild = fake.guild("Guild");
         let channel = fake.channel(guild, "strategy");
         let owner = fake.user("Owner");
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all();
-        let runtime = { runtime }.build().expect("a runtime can be made");
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime can be made");
         Self { fake, runtime, guild, channel, owner }
     }
 
