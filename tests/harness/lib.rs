@@ -31,3 +31,4 @@ pub mod model;
 pub mod pi;
 
 pub mod systemd;
+pub mod discord;

@@ -57,5 +57,6 @@ mod confinement;
 mod engines;
 
 mod units;
+mod discord;
 
 mod docs;

@@ -1,0 +1,3 @@
+//! Discord. The fake is judged by twilight, a client that nobody here wrote.
+
+mod fake;
