@@ -7,7 +7,7 @@ use connector::engine::openai::parameters;
 use harness::calls::ROOT;
 use harness::chat::{Chat, Told, binding};
 use harness::model::{ModelServer, Reply};
-use harness::pi::{self, KEY};
+use harness::pi::{self, Home, KEY};
 use harness::world::World;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -117,6 +117,28 @@ fn the_key_of_the_model_is_in_no_file_and_no_argument() {
     }
     assert!(seen > 5, "there is something to look at: {seen}");
     assert!(!chat.log().contains(KEY), "{}", chat.log());
+}
+
+#[tokio::test]
+async fn a_probe_of_the_real_pi_tells_a_provider_that_it_knows_from_one_that_it_does_not() {
+    let home = Home::new();
+    let section = |provider: &str, endpoint: Value| {
+        json!({
+            "install": pi::install(),
+            "provider": provider,
+            "model": "m1",
+            "keyFile": home.path("model.key"),
+            "endpoint": endpoint,
+        })
+    };
+    let known = section("scripted", json!({"baseUrl": "http://127.0.0.1:1/v1"}));
+    let found = home.engine(known).probe().await;
+    assert_eq!(found.as_deref(), Ok("pi comes up, confined, with m1"));
+    let unknown = home.engine(section("nobody-knows", Value::Null)).probe().await;
+    let reason = unknown.expect_err("it is not known");
+    assert!(reason.starts_with("pi did not start: it ended (exit status: 1)"), "{reason}");
+    assert!(reason.contains("nobody-knows"), "{reason}");
+    assert!(!home.data().join("pi").exists(), "the conversation's place is left alone");
 }
 
 #[test]
