@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::tools::web::page;
 use crate::{audit, credential, daemon};
 
 /// Reads and writes Sage's repositories, each call under the least authority.
@@ -47,6 +48,9 @@ pub fn main() -> ExitCode {
     }
     if std::env::args_os().nth(1).is_some_and(|role| role == confine::launcher::ROLE) {
         return confine::launcher::role_main();
+    }
+    if std::env::args_os().nth(1).is_some_and(|role| role == page::ROLE) {
+        return page::role_main();
     }
     match Arguments::parse().command {
         Command::Serve { config } => serve(&config),

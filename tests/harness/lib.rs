@@ -22,4 +22,6 @@ pub mod programs;
 
 pub mod https;
 
+pub mod web;
+
 pub mod confine;

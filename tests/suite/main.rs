@@ -52,6 +52,8 @@ mod wire;
 
 mod token;
 
+mod web;
+
 mod confinement;
 
 mod docs;
