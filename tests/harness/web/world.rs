@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use ::confine::cancel::{self, Cancel, CancelGuard};
@@ -39,7 +40,7 @@ pub struct WebWorld {
     pub web: Web,
     /// How long a call may take.
     pub budget: Duration,
-    guard: CancelGuard,
+    guard: Mutex<Option<CancelGuard>>,
     cancel: Cancel,
     _folder: TempDir,
 }
@@ -76,6 +77,7 @@ impl WebWorld {
         dial.stand_in(SocketAddr::new(PUBLIC, 443), server.address());
         let web = open(&config, &names, &dial);
         let (guard, cancel) = cancel::pair().expect("descriptors");
+        let guard = Mutex::new(Some(guard));
         Self { names, dial, server, web, budget: BUDGET, guard, cancel, _folder: folder }
     }
 
@@ -83,10 +85,12 @@ impl WebWorld {
         Budget::new(self.budget, &self.cancel)
     }
 
-    /// The cancellation, and the right to cancel: the world can fetch nothing afterwards.
-    #[must_use]
-    pub fn cancel(self) -> (CancelGuard, Cancel, Web, Server) {
-        (self.guard, self.cancel, self.web, self.server)
+    /// Goes away, as a caller does: whatever is under way ends.
+    ///
+    /// # Panics
+    /// When a test panicked elsewhere.
+    pub fn go_away(&self) {
+        self.guard.lock().expect("no panic").take();
     }
 
     /// Fetches.

@@ -20,6 +20,7 @@ use confine::grants::Grants;
 use confine::launcher::Launcher;
 use protocol::refusal::Code;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::budget::Budget;
 use super::http::Answer;
@@ -273,12 +274,19 @@ pub fn read(job: &Job, page: &[u8]) -> Option<Read> {
         return Some(Read { text, lossy, truncated, ..Read::default() });
     }
     let plain = bare::text(&decoded);
-    let laid = if job.bare { None } else { layout::text(&decoded, &job.base) };
+    let base = based(&job.base, plain.base.as_deref());
+    let laid = if job.bare { None } else { layout::text(&decoded, &base) };
     let bare = laid.is_none();
     let (raw, hidden) = laid.unwrap_or((plain.text, plain.hidden));
     let (text, truncated) = tidy(&raw);
     let title = plain.title.map(|title| tidy(&title).0).filter(|title| !title.is_empty());
     Some(Read { title, text, lossy, hidden_left_out: hidden, bare, truncated })
+}
+
+/// What relative links are relative to.
+fn based(page: &str, said: Option<&str>) -> String {
+    let joined = said.and_then(|said| Url::parse(page).ok()?.join(said).ok());
+    joined.map_or_else(|| page.to_owned(), Url::into)
 }
 
 /// Without characters that nobody sees, without runs of empty lines, and not endless.

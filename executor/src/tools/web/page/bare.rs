@@ -16,6 +16,8 @@ use super::hidden;
 pub struct Bare {
     /// The title.
     pub title: Option<String>,
+    /// What relative links are relative to, where the page says so.
+    pub base: Option<String>,
     /// The text.
     pub text: String,
     /// Whether hidden text was left out.
@@ -78,6 +80,10 @@ impl State {
     }
 
     fn start(&mut self, tag: &Tag, name: &str) -> TokenSinkResult<()> {
+        if name == "base" && self.found.base.is_none() {
+            let href = tag.attrs.iter().find(|attribute| &*attribute.name.local == "href");
+            self.found.base = href.map(|attribute| attribute.value.to_string());
+        }
         self.in_title = name == "title" && self.found.title.is_none();
         match &mut self.skipping {
             // Its end tag was left out, as it may be.
