@@ -8,7 +8,7 @@
 pub mod address;
 pub mod search;
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use protocol::refusal::{Code, Refusal};
 use url::{Host, Url};

@@ -622,7 +622,8 @@ pub struct WebPage {
     pub untrusted_content_type: Option<Untrusted>,
     /// The page's own title.
     pub untrusted_title: Option<Untrusted>,
-    /// The text, with credential shapes masked; links as `[text](URL)`.
+    /// The text, with credential shapes masked; links as `[text][1]`, with their URLs at
+    /// the end.
     pub untrusted_text: Text,
     /// How many bytes of the page were read, after decompression.
     pub bytes: u64,

@@ -11,6 +11,8 @@ mod fetches;
 
 mod instance;
 
+mod namespace;
+
 mod process;
 
 mod searches;

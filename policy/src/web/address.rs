@@ -4,8 +4,8 @@
 //! the rest of that space is not assigned to anybody. An IPv4 address hidden in an IPv6 one is refused
 //! whatever it is: a public one can be written plainly.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use protocol::refusal::{Code, Refusal};
 

@@ -1,6 +1,6 @@
 //! The search instance that the operator names, and what may be asked of it.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use protocol::refusal::{Code, Refusal};
 use url::{Host, Url};

@@ -66,7 +66,20 @@ impl Server {
         tls: Option<Arc<ServerConfig>>,
         script: impl Fn(&Seen) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), tls, script)
+    }
+
+    /// As [`Server::start`], at an address that is on the loopback interface.
+    ///
+    /// # Panics
+    /// When it is taken.
+    #[must_use]
+    pub fn start_at(
+        address: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&Seen) -> Vec<Act> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("the address is free");
         let address = listener.local_addr().expect("it is bound");
         let (seen, gone) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let script: Arc<Script> = Arc::new(script);

@@ -49,6 +49,7 @@ fn clean(dom: &RcDom, base: Option<&Url>) -> Option<bool> {
         }
         mend(&node, base);
         node.children.borrow_mut().retain(|child| keep(child, &mut hidden));
+        lift_captions(&node);
         let children = node.children.borrow();
         if is_element(&node, "tr") && children.len() > MAX_CELLS_IN_ROW {
             return None;
@@ -56,6 +57,24 @@ fn clean(dom: &RcDom, base: Option<&Url>) -> Option<bool> {
         open.extend(children.iter().map(|child| (child.clone(), depth + 1, tables)));
     }
     Some(hidden)
+}
+
+/// The library leaves a table's caption out; in front of the table it is a text like any other.
+fn lift_captions(node: &Handle) {
+    let mut lifted = Vec::new();
+    for child in node.children.take() {
+        if is_element(&child, "table") {
+            child.children.borrow_mut().retain(|inner| {
+                let caption = is_element(inner, "caption");
+                if caption {
+                    lifted.push(inner.clone());
+                }
+                !caption
+            });
+        }
+        lifted.push(child);
+    }
+    node.children.replace(lifted);
 }
 
 fn is_element(node: &Handle, wanted: &str) -> bool {
