@@ -211,8 +211,11 @@ impl Web {
         /// A name may have hundreds; the first few are tried.
         const MOST_TRIED: usize = 4;
         let mut said = "it has no address".to_owned();
-        for ip in addresses.iter().take(MOST_TRIED) {
-            match self.dial.dial(SocketAddr::new(*ip, port), budget) {
+        let tried = &addresses[..addresses.len().min(MOST_TRIED)];
+        for (after, ip) in (0u32..).zip(tried.iter().rev()).collect::<Vec<_>>().into_iter().rev() {
+            // One that swallows what it is sent leaves time for those after it.
+            let share = budget.part(budget.left() / (after + 1));
+            match self.dial.dial(SocketAddr::new(*ip, port), &share) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {
                     budget.check()?;
