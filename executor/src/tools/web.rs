@@ -212,9 +212,10 @@ impl Web {
         const MOST_TRIED: usize = 4;
         let mut said = "it has no address".to_owned();
         let tried = &addresses[..addresses.len().min(MOST_TRIED)];
-        for (after, ip) in (0u32..).zip(tried.iter().rev()).collect::<Vec<_>>().into_iter().rev() {
+        for (at, ip) in tried.iter().enumerate() {
             // One that swallows what it is sent leaves time for those after it.
-            let share = budget.part(budget.left() / (after + 1));
+            let waiting = u32::try_from(tried.len() - at).unwrap_or(1);
+            let share = budget.part(budget.left() / waiting);
             match self.dial.dial(SocketAddr::new(*ip, port), &share) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => {

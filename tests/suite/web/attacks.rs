@@ -46,7 +46,7 @@ fn code_that_takes_over_the_fetch_reads_one_connection_and_reaches_nothing_else(
         .web
         .in_exchange(&stream, || {
             // Also through what is left of its own connection.
-            let own = number((&stream).peer_addr());
+            let own = number(stream.peer_addr());
             (attempts(&secret, address), own)
         })
         .expect("the thread runs");

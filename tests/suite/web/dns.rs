@@ -129,7 +129,7 @@ fn an_answer_to_another_question_is_none() {
         message.queries[0].set_name(Name::from_ascii("evil.example.").expect("a name"));
         framed(&message)
     });
-    let a_query = server(|query| framed(query));
+    let a_query = server(framed);
     let cut = server(|query| {
         let mut message = answer(query, &[]);
         message.metadata.truncation = true;
