@@ -60,7 +60,14 @@ fn a_search_goes_all_the_way_and_the_audit_says_what_came() {
         answer(200, "Content-Type: application/json\r\n", json!({"results": [hit]}).to_string())
     });
     let searxng = format!("http://{}/searx", instance.address());
-    let world = World::builder().web(json!({"searxng": searxng})).build();
+    // B39: a proxy of the environment is not asked.
+    let proxy = Server::start(None, |_| Vec::new());
+    let mut builder = World::builder().web(json!({"searxng": searxng}));
+    for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "https_proxy", "http_proxy"]
+    {
+        builder = builder.environment(name, &format!("http://{}", proxy.address()));
+    }
+    let world = builder.build();
     assert_eq!(offered(&world), WEB);
     let found: SearchResults = world.turn("Owner").reply(web_search("pears & apples"));
     let hit = &found.untrusted_results[0];
@@ -71,6 +78,7 @@ fn a_search_goes_all_the_way_and_the_audit_says_what_came() {
         "{}",
         seen[0].target()
     );
+    assert!(proxy.seen().is_empty());
     let lines = world.audit_lines();
     let done = lines.iter().find(|line| line["event"] == "done" && line["tool"] == "web_search");
     assert_eq!(done.expect("it is audited")["digest"], found.digest);
