@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::delivery::Sent;
 use crate::journal::{OutboxEntry, TURNS, read_outbox, read_record, stored};
 use crate::message::MessageId;
-use crate::record::{CallRecord, CallResult, CommitRecord, TurnOutcome, TurnRecord};
+use crate::record::{CallRecord, CallResult, CommitRecord, TurnOutcome, TurnRecord, WebRecord};
 use crate::render::{one_line, printable};
 
 /// The last turns, oldest first.
@@ -154,6 +154,9 @@ fn call(call: &CallRecord) -> String {
         one_line(&given(&call.arguments)),
         call.duration_ms
     );
+    if let Some(web) = &call.web {
+        let _ = writeln!(text, "  web       {}", one_line(&web_words(web)));
+    }
     if let Some(commit) = &call.commit {
         let _ =
             writeln!(text, "  commit    {}, {}", commit_words(commit), one_line(&commit.trailer));
@@ -167,6 +170,12 @@ fn given(arguments: &Value) -> String {
     let given = arguments.iter().filter(|(_, value)| !value.is_null());
     let given: Vec<_> = given.map(|(name, value)| format!("{name}={value}")).collect();
     given.join(" ")
+}
+
+fn web_words(web: &WebRecord) -> String {
+    let from = web.url.as_deref().unwrap_or("the search instance");
+    let status = web.status.map(|status| format!(", status {status}")).unwrap_or_default();
+    format!("{from}{status}, {} bytes, sha256 {}", web.bytes, web.sha256)
 }
 
 fn commit_words(commit: &CommitRecord) -> String {

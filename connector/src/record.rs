@@ -168,6 +168,9 @@ pub struct CallRecord {
     pub duration_ms: u64,
     /// The commit it made.
     pub commit: Option<CommitRecord>,
+    /// What it brought in from the web.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebRecord>,
 }
 
 /// What became of a call.
@@ -197,6 +200,20 @@ pub enum CallResult {
     Abandoned,
 }
 
+/// What a call brought in from the web: where from and how much, never the text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct WebRecord {
+    /// Where the page was in the end; absent for a search, whose instance the operator names.
+    pub url: Option<String>,
+    /// The server's status; absent for a search.
+    pub status: Option<u16>,
+    /// How many bytes were read.
+    pub bytes: u64,
+    /// SHA-256 of those bytes, in hex.
+    pub sha256: String,
+}
+
 /// A commit that a call made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -224,6 +241,7 @@ impl CallRecord {
             result: CallResult::Abandoned,
             duration_ms: 0,
             commit: None,
+            web: None,
         }
     }
 
@@ -236,14 +254,34 @@ impl CallRecord {
             }
             Outcome::Fault(fault) => CallResult::Fault { message: fault.message.clone() },
         };
-        if let Outcome::Reply(Reply::Committed(made)) = outcome {
-            self.commit = Some(CommitRecord {
-                hash: made.hash.clone(),
-                branch: made.branch.clone(),
-                trailer: made.trailer.clone(),
-                files: made.untrusted_files.clone(),
-                push: made.push.clone(),
-            });
+        let Outcome::Reply(reply) = outcome else { return };
+        match reply {
+            Reply::Committed(made) => {
+                self.commit = Some(CommitRecord {
+                    hash: made.hash.clone(),
+                    branch: made.branch.clone(),
+                    trailer: made.trailer.clone(),
+                    files: made.untrusted_files.clone(),
+                    push: made.push.clone(),
+                });
+            }
+            Reply::Page(page) => {
+                self.web = Some(WebRecord {
+                    url: Some(page.untrusted_url.as_str().to_owned()),
+                    status: Some(page.status),
+                    bytes: page.bytes,
+                    sha256: page.digest.clone(),
+                });
+            }
+            Reply::Found(found) => {
+                self.web = Some(WebRecord {
+                    url: None,
+                    status: None,
+                    bytes: found.bytes,
+                    sha256: found.digest.clone(),
+                });
+            }
+            _ => {}
         }
     }
 }
@@ -255,6 +293,8 @@ fn texts(call: &ToolCall) -> &'static [&'static str] {
         ToolCall::EditFile(_) => &["old", "new"],
         ToolCall::ReserveId(_) => &["title"],
         ToolCall::GitCommit(_) => &["message"],
+        // Where a fetch went is recorded as it is; what was searched for is the conversation's.
+        ToolCall::WebSearch(_) => &["query"],
         ToolCall::ListRoots(_)
         | ToolCall::ListFiles(_)
         | ToolCall::ReadFile(_)
@@ -266,7 +306,8 @@ fn texts(call: &ToolCall) -> &'static [&'static str] {
         | ToolCall::GitBranches(_)
         | ToolCall::ReadOutput(_)
         | ToolCall::GitPull(_)
-        | ToolCall::GitPush(_) => &[],
+        | ToolCall::GitPush(_)
+        | ToolCall::WebFetch(_) => &[],
     }
 }
 
@@ -283,7 +324,11 @@ fn without_texts(call: &ToolCall) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use protocol::tool::{EditFile, GitCommit, Prefix, ReserveId, ToolCall, WriteFile};
+    use protocol::refusal::Outcome;
+    use protocol::reply::{Reply, Text, WebPage};
+    use protocol::tool::{
+        EditFile, GitCommit, Prefix, ReserveId, ToolCall, WebFetch, WebSearch, WriteFile,
+    };
 
     use super::{CallRecord, CallResult, TextDigest};
 
@@ -307,6 +352,7 @@ mod tests {
                 title: secret.into(),
             }),
             ToolCall::GitCommit(GitCommit { message: secret.into(), ..<_>::default() }),
+            ToolCall::WebSearch(WebSearch { query: secret.into() }),
         ];
         for call in calls {
             let record = CallRecord::begun("t-1".to_owned(), &call);
@@ -315,6 +361,33 @@ mod tests {
             assert!(json.contains(&TextDigest::of(secret).sha256), "{json}");
             assert_eq!(record.result, CallResult::Abandoned);
         }
+    }
+
+    #[test]
+    fn a_fetch_is_recorded_by_where_it_went_and_what_came_without_the_text() {
+        let call = ToolCall::WebFetch(WebFetch { url: "https://a.example/x".into() });
+        let mut record = CallRecord::begun("t-1".to_owned(), &call);
+        let page = WebPage {
+            untrusted_url: "https://b.example/y".into(),
+            status: 200,
+            untrusted_content_type: Some("text/html".into()),
+            untrusted_title: Some("the title".into()),
+            untrusted_text: Text { text: "the text".into(), cut: None },
+            bytes: 8,
+            digest: "d1".to_owned(),
+            truncated: false,
+            lossy: false,
+            hidden_left_out: false,
+            bare: false,
+        };
+        record.ended(&Outcome::Reply(Reply::Page(page)));
+        let json = serde_json::to_value(&record).expect("a record serialises");
+        assert_eq!(json["arguments"]["url"], "https://a.example/x");
+        assert_eq!(
+            json["web"],
+            serde_json::json!({"url": "https://b.example/y", "status": 200, "bytes": 8, "sha256": "d1"})
+        );
+        assert!(!json.to_string().contains("the t"), "{json}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! line of ours. Nothing here decides or calls anything.
 
 mod git;
+mod web;
 
 use std::fmt::Write as _;
 
@@ -49,6 +50,8 @@ pub fn reply(reply: &Reply) -> String {
         Reply::ApprovalNeeded(plan) => git::plan(plan),
         Reply::Pulled(pulled) => git::pulled(pulled),
         Reply::Pushed(pushed) => git::pushed(pushed),
+        Reply::Page(page) => web::page(page),
+        Reply::Found(found) => web::found(found),
     };
     text.trim_end_matches('\n').to_owned()
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::tools::web::page;
 use crate::{audit, credential, daemon};
 
 /// Reads and writes Sage's repositories, each call under the least authority.
@@ -47,6 +48,9 @@ pub fn main() -> ExitCode {
     }
     if std::env::args_os().nth(1).is_some_and(|role| role == confine::launcher::ROLE) {
         return confine::launcher::role_main();
+    }
+    if std::env::args_os().nth(1).is_some_and(|role| role == page::ROLE) {
+        return page::role_main();
     }
     match Arguments::parse().command {
         Command::Serve { config } => serve(&config),
@@ -93,14 +97,14 @@ fn verify(file: &std::path::Path) -> ExitCode {
 pub fn authority_table() -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
-    let _ = writeln!(text, "{:<16} {:<13} {:<15} {:<11} token", "step", "files", "exec", "network");
+    let _ = writeln!(text, "{:<16} {:<15} {:<15} {:<13} token", "step", "files", "exec", "network");
     for row in policy::authority::TABLE {
         let token = if row.token { "its path" } else { "no" };
         let (files, exec) = (format!("{:?}", row.files), format!("{:?}", row.exec));
         let network = format!("{:?}", row.network);
         let _ = writeln!(
             text,
-            "{:<16} {files:<13} {exec:<15} {network:<11} {token}",
+            "{:<16} {files:<15} {exec:<15} {network:<13} {token}",
             row.step.as_str()
         );
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use policy::git::{BranchName, Identity, Remote, Requester};
 use policy::path::PathGlob;
+use policy::web::search::SearchBase;
 use serde::Deserialize;
 
 /// The whole file.
@@ -35,9 +36,43 @@ pub struct Config {
     /// /usr/bin, /usr/local/bin and /bin.
     #[serde(default)]
     pub python_program: Option<PathBuf>,
+    /// The web. Without it, there are no web tools.
+    #[serde(default)]
+    pub web: Option<WebConfig>,
     /// Start on a kernel that cannot enforce everything. Loud in logs and in `describe`.
     #[serde(default)]
     pub allow_degraded: bool,
+}
+
+/// What of the web can be reached.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct WebConfig {
+    /// A SearXNG instance: `http://127.0.0.1:PORT`, or https. Without it, there is no search.
+    #[serde(default)]
+    pub searxng: Option<String>,
+    /// How much of a page is read, in bytes after decompression.
+    #[serde(default = "max_fetch_bytes")]
+    pub max_fetch_bytes: u64,
+    /// A file of PEM certificates to trust, instead of the system's.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
+}
+
+fn max_fetch_bytes() -> u64 {
+    1024 * 1024
+}
+
+impl WebConfig {
+    fn check(&self) -> Result<(), String> {
+        if let Some(base) = &self.searxng {
+            SearchBase::parse(base).map_err(|why| format!("searxng: {why}"))?;
+        }
+        if self.max_fetch_bytes == 0 || self.max_fetch_bytes > MOST_BYTES {
+            return Err(format!("maxFetchBytes: it is between 1 and {MOST_BYTES}"));
+        }
+        self.ca_file.as_ref().map_or(Ok(()), |path| absolute("caFile", path))
+    }
 }
 
 /// A user that may connect, and for whom it may speak.
@@ -295,6 +330,9 @@ impl Config {
             let twin = self.roots[..index].iter().any(|other| other.name == root.name);
             root.check(twin).map_err(|why| format!("roots[{index}].{why}"))?;
         }
+        if let Some(web) = &self.web {
+            web.check().map_err(|why| format!("web.{why}"))?;
+        }
         self.limits.check().map_err(|why| format!("limits.{why}"))?;
         self.secrets_are_outside_roots()?;
         self.roots_and_state_are_apart()
@@ -481,6 +519,10 @@ mod tests {
             ("/limits", json!({"maxFiles": 0}), "limits.maxFiles"),
             ("/limits", json!({"maxBytes": 99_000_000}), "limits.maxBytes"),
             ("/roots/1/git/tokenFile", json!("/home/owner/.token"), "tokenFile"),
+            ("/web", json!({"searxng": "http://10.0.0.1/"}), "web.searxng"),
+            ("/web", json!({"maxFetchBytes": 0}), "web.maxFetchBytes"),
+            ("/web", json!({"caFile": "ca.pem"}), "web.caFile"),
+            ("/web", json!({"proxy": "x"}), "proxy"),
         ];
         for (pointer, value, said) in cases {
             let mut config = good();

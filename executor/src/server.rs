@@ -31,6 +31,7 @@ use crate::session::{Session, Sessions};
 use crate::tools::git_commit::Asked;
 use crate::tools::{
     self, Failure, file_tools, git_commit, git_pull, git_read, git_remote, record_tools, search,
+    web,
 };
 use crate::workplace::Workplace;
 use confine::cancel::{self, Cancel};
@@ -175,6 +176,8 @@ impl Executor {
             }
             Permitted::GitPull(p) => git_pull::pull(place, &p, cancel).map(Reply::Pulled),
             Permitted::GitPush(p) => git_remote::push(place, &p, cancel).map(Reply::Pushed),
+            Permitted::WebFetch(p) => web::fetch(place, &p, session, cancel).map(Reply::Page),
+            Permitted::WebSearch(p) => web::search(place, &p, cancel).map(Reply::Found),
         }
     }
 
@@ -242,6 +245,10 @@ fn effects(reply: &Reply) -> Value {
     match reply {
         Reply::Committed(done) => json!({"commit": done.hash, "push": push(&done.push)}),
         Reply::Pulled(done) => json!({"commit": done.to}),
+        Reply::Page(page) => {
+            json!({"status": page.status, "bytes": page.bytes, "digest": page.digest})
+        }
+        Reply::Found(found) => json!({"bytes": found.bytes, "digest": found.digest}),
         Reply::Pushed(done) => json!({"commit": done.hash, "push": "pushed"}),
         _ => json!({}),
     }

@@ -19,6 +19,7 @@ use crate::git::repo::Place;
 use crate::git::verb::Verb;
 use crate::records::{Python, Records};
 use crate::tools::Failure;
+use crate::tools::web::Web;
 use confine::cancel::Cancel;
 use confine::domain::Domain;
 use confine::grants::{self, Grant, Grants, Rights};
@@ -40,6 +41,8 @@ pub struct Workplace {
     pub git: Git,
     /// The Python that runs the record protocol's scripts, where a root follows it.
     pub python: Option<Python>,
+    /// The web, where the configuration names it.
+    pub web: Option<Web>,
     /// Where unfinished work is recorded.
     pub state_dir: PathBuf,
     /// What the kernel does not enforce, where the configuration allows that.
@@ -162,6 +165,8 @@ impl Workplace {
         let any_vault = config.roots.iter().any(|root| root.protocol.is_some());
         let find_python = || Python::find(config.python_program.as_deref());
         let python = any_vault.then(find_python).transpose()?;
+        let open_web = |web| Web::open(web, kernel, &launcher, &git.askpass);
+        let web = config.web.as_ref().map(open_web).transpose()?;
         let mut roots = Vec::new();
         let mut ground_roots = Vec::new();
         for (index, root) in config.roots.iter().enumerate() {
@@ -175,12 +180,17 @@ impl Workplace {
                 max_file_bytes: config.limits.max_file_bytes,
                 max_bytes: config.limits.max_bytes,
                 max_calls_per_turn: config.limits.max_calls_per_turn,
+                web: fence::Web {
+                    fetch: config.web.is_some(),
+                    search: config.web.as_ref().is_some_and(|web| web.searxng.is_some()),
+                },
             },
             roots,
             limits: config.limits.clone(),
             launcher,
             git,
             python,
+            web,
             state_dir: config.state_dir.clone(),
             degraded: Vec::new(),
         })
@@ -231,6 +241,9 @@ impl Workplace {
             let (files, ports) = self.git.remote_union(root);
             grants.files.extend(files);
             grants.connect_ports.extend(ports);
+        }
+        if let Some(web) = &self.web {
+            grants.extend(&web.daemon_grants());
         }
         grants.connect_ports.sort_unstable();
         grants.connect_ports.dedup();

@@ -36,6 +36,12 @@ pub enum Step {
     LockRecord,
     /// Reserve an id with the record protocol's lock tool, in a child.
     ReserveId,
+    /// Find the addresses of a name, in a thread of the executor.
+    ResolveName,
+    /// Ask for a page over one connection that is already there, in a thread of the executor.
+    FetchPage,
+    /// Turn a page into text, in a child.
+    ReadPage,
 }
 
 /// What of the file system a step may touch, beyond what its programs need to start.
@@ -55,6 +61,12 @@ pub enum Files {
     WriteLocks,
     /// Read below the root, write in its lock folder and its registry.
     WriteRegistry,
+    /// Nothing.
+    None,
+    /// Read the resolver's configuration.
+    ReadResolver,
+    /// Read the certificate authorities.
+    ReadAuthorities,
 }
 
 /// What a step may execute.
@@ -70,6 +82,8 @@ pub enum Exec {
     GitLocalRemote,
     /// Python itself, which can start nothing (no-execve).
     Python,
+    /// This program itself, which can start nothing (no-execve).
+    Itself,
 }
 
 /// What a step may reach over the network.
@@ -79,6 +93,10 @@ pub enum Network {
     None,
     /// TCP to the remote's port, and DNS over TCP.
     RemotePort,
+    /// DNS over TCP.
+    Dns,
+    /// One connection to a judged address, which is handed to it; it can make none.
+    OneConnection,
 }
 
 /// One row of the table.
@@ -112,6 +130,9 @@ pub const TABLE: &[Row] = &[
     row(Step::CheckLocks, Files::ReadRoot, Exec::Python, Network::None, false),
     row(Step::LockRecord, Files::WriteLocks, Exec::Python, Network::None, false),
     row(Step::ReserveId, Files::WriteRegistry, Exec::Python, Network::None, false),
+    row(Step::ResolveName, Files::ReadResolver, Exec::None, Network::Dns, false),
+    row(Step::FetchPage, Files::ReadAuthorities, Exec::None, Network::OneConnection, false),
+    row(Step::ReadPage, Files::None, Exec::Itself, Network::None, false),
 ];
 
 const fn row(step: Step, files: Files, exec: Exec, network: Network, token: bool) -> Row {
@@ -146,6 +167,9 @@ impl Step {
             Self::CheckLocks => "check locks",
             Self::LockRecord => "lock record",
             Self::ReserveId => "reserve id",
+            Self::ResolveName => "resolve name",
+            Self::FetchPage => "fetch page",
+            Self::ReadPage => "read page",
         }
     }
 }
@@ -192,13 +216,25 @@ pub fn steps(tool: ToolName) -> &'static [Step] {
             Step::PushLocal,
             Step::GitStage,
         ],
+        ToolName::WebFetch => &[Step::ResolveName, Step::FetchPage, Step::ReadPage],
+        ToolName::WebSearch => &[Step::ResolveName, Step::FetchPage],
     }
 }
 
 /// Whether a tool changes anything, here or at the remote.
 #[must_use]
 pub fn writes(tool: ToolName) -> bool {
-    steps(tool).iter().any(|step| !matches!(step.row().files, Files::ReadRoot | Files::ReadObjects))
+    let reads = |files: Files| {
+        matches!(
+            files,
+            Files::ReadRoot
+                | Files::ReadObjects
+                | Files::None
+                | Files::ReadResolver
+                | Files::ReadAuthorities
+        )
+    };
+    steps(tool).iter().any(|step| !reads(step.row().files))
 }
 
 #[cfg(test)]
@@ -234,8 +270,22 @@ mod tests {
             let remote = matches!(row.step, Step::FetchHttps | Step::PushHttps);
             let local = matches!(row.step, Step::FetchLocal | Step::PushLocal);
             assert_eq!(row.network == Network::RemotePort, remote, "{row:?}");
-            let starts_nothing = matches!(row.exec, Exec::None | Exec::Git | Exec::Python);
+            let starts_nothing =
+                matches!(row.exec, Exec::None | Exec::Git | Exec::Python | Exec::Itself);
             assert_eq!(starts_nothing, !remote && !local, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn what_meets_the_web_sees_no_root_and_only_resolving_makes_a_connection() {
+        for tool in [ToolName::WebFetch, ToolName::WebSearch] {
+            for step in steps(tool) {
+                let row = step.row();
+                let sees_no_root =
+                    matches!(row.files, Files::None | Files::ReadResolver | Files::ReadAuthorities);
+                assert!(sees_no_root && !row.token, "{row:?}");
+                assert_eq!(row.network == Network::Dns, *step == Step::ResolveName, "{row:?}");
+            }
         }
     }
 

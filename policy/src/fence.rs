@@ -12,6 +12,8 @@ use crate::authority;
 use crate::git::{CommitMessage, DiffSpec, MAX_COMMIT_PATHS, Range, Requester, Revision};
 use crate::path::{PathGlob, RelPath, shown};
 use crate::secret;
+use crate::web::FetchUrl;
+use crate::web::search::Query;
 
 /// The longest search pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024;
@@ -30,6 +32,17 @@ pub struct Ground {
     pub max_bytes: u64,
     /// Calls in one turn.
     pub max_calls_per_turn: u32,
+    /// What of the web is offered.
+    pub web: Web,
+}
+
+/// What of the web is offered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Web {
+    /// Whether pages are fetched.
+    pub fetch: bool,
+    /// Whether there is an instance to search with.
+    pub search: bool,
 }
 
 /// What the fence knows of a root.
@@ -69,7 +82,7 @@ pub struct Permit<A> {
 }
 
 impl<A> Permit<A> {
-    /// The root, by its place in [`Ground::roots`].
+    /// The root, by its place in [`Ground::roots`]; of no use where the tool works in none.
     #[must_use]
     pub fn root(&self) -> usize {
         self.root
@@ -109,6 +122,8 @@ pub enum Permitted {
     GitCommit(Permit<GitCommit>),
     GitPull(Permit<GitPull>),
     GitPush(Permit<GitPush>),
+    WebFetch(Permit<WebFetch>),
+    WebSearch(Permit<WebSearch>),
 }
 
 /// List the files below a folder.
@@ -222,7 +237,25 @@ pub struct GitPull;
 #[derive(Debug)]
 pub struct GitPush;
 
-/// The tools that this ground offers: no writable root, no write tools; no git key, no git tools.
+/// Fetch a page.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct WebFetch {
+    pub url: FetchUrl,
+}
+
+/// Search the web.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct WebSearch {
+    pub query: Query,
+}
+
+/// The place of no root.
+const NO_ROOT: usize = usize::MAX;
+
+/// The tools that this ground offers: no writable root, no write tools; no git key, no git tools; no web
+/// key, no web tools.
 #[must_use]
 pub fn offered(ground: &Ground) -> Vec<ToolName> {
     let any = |test: fn(&Root) -> bool| ground.roots.iter().any(test);
@@ -239,8 +272,10 @@ pub fn offered(ground: &Ground) -> Vec<ToolName> {
         | ToolName::GitDiff
         | ToolName::GitLog
         | ToolName::GitShow
-        | ToolName::GitBranches
-        | ToolName::ReadOutput => any(|root| root.git != GitAccess::None),
+        | ToolName::GitBranches => any(|root| root.git != GitAccess::None),
+        ToolName::ReadOutput => ground.web.fetch || any(|root| root.git != GitAccess::None),
+        ToolName::WebFetch => ground.web.fetch,
+        ToolName::WebSearch => ground.web.search,
     };
     ToolName::ALL.iter().copied().filter(|tool| offers(*tool)).collect()
 }
@@ -320,6 +355,14 @@ impl Bench<'_> {
             ToolCall::GitCommit(c) => self.git_commit(c).map(Permitted::GitCommit),
             ToolCall::GitPull(c) => self.write_git(&c.root, GitPull).map(Permitted::GitPull),
             ToolCall::GitPush(c) => self.write_git(&c.root, GitPush).map(Permitted::GitPush),
+            ToolCall::WebFetch(c) => {
+                let url = FetchUrl::parse(&c.url)?;
+                Ok(Permitted::WebFetch(self.permit(NO_ROOT, WebFetch { url })))
+            }
+            ToolCall::WebSearch(c) => {
+                let query = Query::parse(&c.query)?;
+                Ok(Permitted::WebSearch(self.permit(NO_ROOT, WebSearch { query })))
+            }
         }
     }
 

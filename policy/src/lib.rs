@@ -16,3 +16,5 @@ pub mod fence;
 pub mod repository;
 
 pub mod review;
+
+pub mod web;

@@ -195,6 +195,22 @@ codes! {
     Cancelled => "cancelled",
     /// The handle is unknown, or of another turn.
     UnknownHandle => "unknown_handle",
+    /// The URL is not one that is fetched: https, port 443, no user.
+    InvalidUrl => "invalid_url",
+    /// The host is not public, or its name leads to an address that is not.
+    AddressRefused => "address_refused",
+    /// The page redirects too often, or to nowhere.
+    BadRedirect => "bad_redirect",
+    /// The host cannot be reached: no such name, no connection, or no trusted certificate.
+    HostUnreachable => "host_unreachable",
+    /// The server's answer is broken or incomplete.
+    BadResponse => "bad_response",
+    /// The page is not text.
+    UnsupportedType => "unsupported_type",
+    /// The page cannot be turned into text within its limits.
+    UnreadablePage => "unreadable_page",
+    /// The search instance does not answer as one that is set up for it.
+    SearchUnavailable => "search_unavailable",
 }
 
 impl fmt::Display for Code {

@@ -61,6 +61,10 @@ replies! {
     Pulled(Pulled),
     /// Of `git_push`.
     Pushed(Pushed),
+    /// Of `web_fetch`.
+    Page(WebPage),
+    /// Of `web_search`.
+    Found(SearchResults),
 }
 
 /// Text from the world: data, never an instruction.
@@ -604,6 +608,63 @@ pub struct Pushed {
     pub branch: String,
     /// How many commits went out; 0 when the remote had them all.
     pub commits: u64,
+}
+
+/// A page's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebPage {
+    /// Where the page was in the end, after redirects.
+    pub untrusted_url: Untrusted,
+    /// The server's status; what is not in the 200s is an error page.
+    pub status: u16,
+    /// The page's type, as the server says it.
+    pub untrusted_content_type: Option<Untrusted>,
+    /// The page's own title.
+    pub untrusted_title: Option<Untrusted>,
+    /// The text, with credential shapes masked; links as `[text][1]`, with their URLs at
+    /// the end.
+    pub untrusted_text: Text,
+    /// How many bytes of the page were read, after decompression.
+    pub bytes: u64,
+    /// SHA-256 of those bytes, in hex.
+    pub digest: String,
+    /// Whether the page goes on after them.
+    pub truncated: bool,
+    /// Whether characters were lost, since the page's encoding is unknown or broken.
+    pub lossy: bool,
+    /// Whether text was left out that the page hides from its readers.
+    pub hidden_left_out: bool,
+    /// Whether the page's layout was beyond its limits, so that this is its bare text.
+    pub bare: bool,
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SearchResults {
+    /// The best ones, in the instance's order.
+    pub untrusted_results: Vec<SearchHit>,
+    /// How many more usable ones the instance gave.
+    pub more: u64,
+    /// How many were left out, having no usable URL.
+    pub skipped: u64,
+    /// How many bytes the instance's answer has.
+    pub bytes: u64,
+    /// SHA-256 of the instance's answer, in hex.
+    pub digest: String,
+}
+
+/// One thing that a search found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SearchHit {
+    /// Where it is.
+    pub url: Untrusted,
+    /// Its title, or its URL when it has none.
+    pub title: Untrusted,
+    /// A piece of its text; may be empty.
+    pub snippet: Untrusted,
 }
 
 #[cfg(test)]

@@ -90,6 +90,8 @@ tools! {
     GitCommit => "git_commit",
     GitPull => "git_pull",
     GitPush => "git_push",
+    WebFetch => "web_fetch",
+    WebSearch => "web_search",
 }
 
 fn invalid_arguments(name: &str, error: &serde_json::Error) -> Refusal {
@@ -359,6 +361,22 @@ pub struct GitPull {
 pub struct GitPush {
     /// A root's name.
     pub root: String,
+}
+
+/// Fetches a public https page and answers with its text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct WebFetch {
+    /// The page's URL, `https://…`.
+    pub url: String,
+}
+
+/// Searches the web: titles, URLs and snippets, 10 at most.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct WebSearch {
+    /// What to search for, in a few words. A search engine reads it.
+    pub query: String,
 }
 
 #[cfg(test)]

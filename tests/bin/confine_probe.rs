@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         [_, launcher::ROLE] => launcher::role_main(),
-        ["git", ..] => as_git(),
+        ["git", ..] | [_, executor::tools::web::page::ROLE] => as_git(),
         ["python3", ..] => as_python(),
         [_, "--version"] => say("git version 2.99.0"),
         [_, "--exec-path"] => say("/nonexistent"),

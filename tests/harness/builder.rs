@@ -22,6 +22,7 @@ pub struct Builder {
     notes: bool,
     home: bool,
     limits: Map<String, Value>,
+    web: Option<Value>,
     environment: Vec<(String, String)>,
     start_in: Option<PathBuf>,
     files: Vec<(String, Vec<u8>)>,
@@ -44,6 +45,7 @@ impl Builder {
             notes: false,
             home: false,
             limits,
+            web: None,
             environment: Vec::new(),
             start_in: None,
             files: vec![
@@ -108,6 +110,13 @@ impl Builder {
     #[must_use]
     pub fn limit(mut self, key: &str, value: u64) -> Self {
         self.limits.insert(key.to_owned(), json!(value));
+        self
+    }
+
+    /// The web, as the configuration names it.
+    #[must_use]
+    pub fn web(mut self, web: Value) -> Self {
+        self.web = Some(web);
         self
     }
 
@@ -204,7 +213,7 @@ impl Builder {
         if self.home {
             roots.push(json!({"name": "home", "path": base.join("home"), "git": "read"}));
         }
-        json!({
+        let mut config = json!({
             "socket": base.join("run/executor.sock"),
             "stateDir": base.join("state"),
             "requesters": ["Owner", "Partner", "Guest"],
@@ -215,7 +224,11 @@ impl Builder {
             "roots": roots,
             "limits": self.limits,
             "gitProgram": self.git,
-        })
+        });
+        if let Some(web) = &self.web {
+            config["web"] = web.clone();
+        }
+        config
     }
 }
 

@@ -2,8 +2,8 @@
 
 use protocol::tool::{
     EditFile, GitBranches, GitCommit, GitDiff, GitLog, GitPull, GitPush, GitShow, GitStatus,
-    ListFiles, ListRoots, Prefix, ReadFile, ReadOutput, ReserveId, SearchFiles, ToolCall,
-    WriteFile,
+    ListFiles, ListRoots, Prefix, ReadFile, ReadOutput, ReserveId, SearchFiles, ToolCall, WebFetch,
+    WebSearch, WriteFile,
 };
 
 /// The name of the root that every world has.
@@ -158,4 +158,16 @@ pub fn pull(root: &str) -> ToolCall {
 #[must_use]
 pub fn push(root: &str) -> ToolCall {
     ToolCall::GitPush(GitPush { root: root.to_owned() })
+}
+
+/// `web_fetch`.
+#[must_use]
+pub fn web_fetch(url: &str) -> ToolCall {
+    ToolCall::WebFetch(WebFetch { url: url.to_owned() })
+}
+
+/// `web_search`.
+#[must_use]
+pub fn web_search(query: &str) -> ToolCall {
+    ToolCall::WebSearch(WebSearch { query: query.to_owned() })
 }

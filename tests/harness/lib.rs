@@ -22,6 +22,8 @@ pub mod programs;
 
 pub mod https;
 
+pub mod web;
+
 pub mod confine;
 
 pub mod chat;
@@ -30,5 +32,5 @@ pub mod model;
 
 pub mod pi;
 
-pub mod systemd;
 pub mod discord;
+pub mod systemd;

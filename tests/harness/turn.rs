@@ -6,7 +6,7 @@ use std::time::Duration;
 use protocol::refusal::{Code, Outcome, Refusal};
 use protocol::reply::{
     Branches, Committed, Diff, Edited, FileList, FileText, Hits, Log, OutputPage, Plan, Pulled,
-    Pushed, Reply, Reserved, Roots, ShownCommit, Status, Written,
+    Pushed, Reply, Reserved, Roots, SearchResults, ShownCommit, Status, WebPage, Written,
 };
 use protocol::service::Request;
 use protocol::tool::ToolCall;
@@ -35,6 +35,7 @@ bodies! {
     Roots in Roots, FileList in Files, FileText in File, Hits in Hits, Written in Written, Edited in Edited,
     Status in Status, Diff in Diff, Log in Log, ShownCommit in Commit, Branches in Branches,
     OutputPage in Output, Reserved in Reserved, Plan in ApprovalNeeded, Committed in Committed, Pulled in Pulled, Pushed in Pushed,
+    WebPage in Page, SearchResults in Found,
 }
 
 /// One turn: a message of a person, and all calls that follow from it.

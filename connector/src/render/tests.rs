@@ -2,7 +2,8 @@ use protocol::refusal::{Code, Fault, Outcome, Refusal};
 use protocol::reply::{
     Branch, Branches, Change, ChangeKind, Committed, Cut, Diff, Edited, FileList, FileStat,
     FileText, GitAccess, Log, LogEntry, Operation, PathText, Pulled, PushState, Pushed, Reply,
-    Reserved, RootInfo, Roots, ShownCommit, Status, Text, Written,
+    Reserved, RootInfo, Roots, SearchHit, SearchResults, ShownCommit, Status, Text, WebPage,
+    Written,
 };
 
 use super::{added_lines, one_line, outcome, printable, reply};
@@ -266,4 +267,50 @@ fn a_text_that_was_cut_says_so() {
     let diff =
         Reply::Diff(Diff { untrusted_files: vec![stat("a")], more_files: 0, untrusted_diff });
     assert_eq!(reply(&diff), "  M a (+3/−1)\n\n+abc\n(cut at byte 4 of 9)");
+}
+
+#[test]
+fn a_page_and_what_a_search_found_are_shown_with_what_is_to_know_about_them() {
+    let page = WebPage {
+        untrusted_url: "https://a.example/".into(),
+        status: 404,
+        untrusted_content_type: None,
+        untrusted_title: Some(EVIL.into()),
+        untrusted_text: Text {
+            text: EVIL.into(),
+            cut: Some(Cut { handle: "output-1".to_owned(), next_offset: 9, size: 99 }),
+        },
+        bytes: 1,
+        digest: String::new(),
+        truncated: true,
+        lossy: true,
+        hidden_left_out: true,
+        bare: true,
+    };
+    let shown = reply(&Reply::Page(page));
+    assert!(!shown.contains('\u{1b}') && !shown.contains('\u{202e}'), "{shown:?}");
+    for said in [
+        "status 404",
+        "longer than",
+        "characters were lost",
+        "hidden text",
+        "without layout",
+        "byte 9 of 99",
+    ] {
+        assert!(shown.contains(said), "{said}: {shown}");
+    }
+    let hit =
+        SearchHit { url: "https://a.example/".into(), title: EVIL.into(), snippet: EVIL.into() };
+    let mut found = SearchResults {
+        untrusted_results: vec![hit],
+        more: 3,
+        skipped: 0,
+        bytes: 1,
+        digest: String::new(),
+    };
+    let shown = reply(&Reply::Found(found.clone()));
+    assert_eq!(shown.lines().count(), 4, "{shown}");
+    assert!(!shown.contains('\u{1b}') && shown.ends_with("(3 more)"), "{shown:?}");
+    (found.untrusted_results, found.more) = (Vec::new(), 0);
+    assert_eq!(reply(&Reply::Found(found)), "Nothing was found.");
 }

@@ -134,9 +134,10 @@ impl Git {
             cwd: call.skeleton.unwrap_or(&call.place.work_tree).to_path_buf(),
             grants: self.grants(&call, row),
             exec: match (row.exec, row.network) {
-                (Exec::None | Exec::Git, _) => ExecRule::NoExec,
-                (_, Network::None) => ExecRule::Exec { network: false },
-                (_, Network::RemotePort) => ExecRule::Exec { network: true },
+                (Exec::GitRemoteHttps | Exec::GitLocalRemote, network) => {
+                    ExecRule::Exec { network: network == Network::RemotePort }
+                }
+                _ => ExecRule::NoExec,
             },
             limits: limits(call.wall),
             umask: 0o022,
@@ -219,6 +220,8 @@ impl Git {
             }
             Files::ReadObjects => grant(&objects, Rights::READ, "the objects to send"),
             Files::WriteObjects => grant(&objects, Rights::WRITE_TREE, "the objects that come in"),
+            // The web's: no verb of git runs under them either.
+            Files::None | Files::ReadResolver | Files::ReadAuthorities => {}
         }
         if let Some(skeleton) = call.skeleton {
             grant(skeleton, Rights::WRITE_TREE, "the skeleton git directory");
@@ -363,7 +366,7 @@ fn without_filters(filters: &[String], set: &mut impl FnMut(&str, OsString)) {
 /// The transports that a verb may use.
 fn protocol(exec: Exec) -> &'static str {
     match exec {
-        Exec::None | Exec::Git | Exec::Python => "",
+        Exec::None | Exec::Git | Exec::Python | Exec::Itself => "",
         Exec::GitRemoteHttps => "https",
         Exec::GitLocalRemote => "file",
     }

@@ -22,6 +22,8 @@ pub mod git_remote;
 
 pub mod git_pull;
 
+pub mod web;
+
 use std::io;
 
 use protocol::refusal::{Code, Fault, Outcome, Refusal};

@@ -58,10 +58,22 @@ impl Authority {
             Leaf::Good | Leaf::Expired => &["localhost", "127.0.0.1", "127.0.0.2"],
             Leaf::OtherHost => &["git.example.invalid"],
         };
+        self.present(names, leaf == Leaf::Expired)
+    }
+
+    /// What a server needs to present a good certificate for these names.
+    ///
+    /// # Errors
+    /// When no key can be made.
+    pub fn serve_names(&self, names: &[&str]) -> Result<Arc<ServerConfig>> {
+        self.present(names, false)
+    }
+
+    fn present(&self, names: &[&str], expired: bool) -> Result<Arc<ServerConfig>> {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name.push(DnType::CommonName, "Test server");
-        if leaf == Leaf::Expired {
+        if expired {
             params.not_before = date_time_ymd(2001, 1, 1);
             params.not_after = date_time_ymd(2002, 1, 1);
         }

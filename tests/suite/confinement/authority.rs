@@ -8,12 +8,17 @@ use std::time::Duration;
 
 use ::confine::cancel;
 use ::confine::grants::Rights;
-use executor::config::Config;
+use executor::config::{Config, WebConfig};
 use executor::git::child::{Call, Https};
 use executor::git::repo::{self, Place};
 use executor::git::skeleton::{self, Skeleton};
 use executor::git::verb::Verb;
 use executor::tools::Failure;
+use executor::tools::web::Web;
+use executor::tools::web::budget::Budget;
+use executor::tools::web::dial::Tcp;
+use executor::tools::web::dns::Dns;
+use executor::tools::web::page::Reader;
 use executor::workplace::{GitJob, Root, Workplace};
 use harness::confine::{self, Ground};
 use harness::git::{Repo, installed};
@@ -78,6 +83,7 @@ impl Spot {
             Files::WriteObjects => (self == Objects, self == Objects),
             Files::WriteLocks => (in_root, self == Locks),
             Files::WriteRegistry => (in_root, matches!(self, Locks | Registry)),
+            Files::None | Files::ReadResolver | Files::ReadAuthorities => (false, false),
         };
         match self {
             Token => (row.token, false),
@@ -144,7 +150,7 @@ impl Setting {
             all.push((format!("make {}", beside.display()), landlock(makes)));
         }
         let starts = |may: bool| match row.exec {
-            Exec::None | Exec::Git | Exec::Python => EPERM,
+            Exec::None | Exec::Git | Exec::Python | Exec::Itself => EPERM,
             Exec::GitRemoteHttps | Exec::GitLocalRemote => landlock(may),
         };
         let helper = self.path("exec/git-remote-https");
@@ -155,7 +161,9 @@ impl Setting {
         let [granted, other] =
             self.listeners.each_ref().map(|one| one.local_addr().expect("it is bound").port());
         let connects = |may: bool| match row.network {
-            Network::None => EPERM,
+            Network::None | Network::OneConnection => EPERM,
+            // Neither is the port of DNS.
+            Network::Dns => EACCES,
             Network::RemotePort => landlock(may),
         };
         all.push((format!("connect {granted}"), connects(true)));
@@ -168,7 +176,7 @@ impl Setting {
         let local = Remote::Local(self.path("remote.git"));
         let (https, branch) = (&self.https, BranchName::parse("main").expect("a branch"));
         let head = "0".repeat(40);
-        let in_thread = || Ok(confine::attempts(lines));
+        let in_thread = || Ok::<_, Failure>(confine::attempts(lines));
         let verb = match step {
             Step::ReadFiles | Step::ReadRepository => {
                 return self.root().read(in_thread).expect("it runs");
@@ -176,6 +184,24 @@ impl Setting {
             Step::WriteFiles => return self.root().write(in_thread).expect("it runs"),
             Step::Validate | Step::CheckLocks | Step::LockRecord | Step::ReserveId => {
                 return self.script(step, lines);
+            }
+            Step::ResolveName => {
+                let dns = Dns::open(&kernel()).expect("a domain");
+                return dns.in_domain(in_thread).expect("it runs").expect("it ends");
+            }
+            Step::FetchPage => {
+                let port = self.listeners[0].local_addr().expect("it is bound");
+                let stream = std::net::TcpStream::connect(port).expect("it listens");
+                let ran = self.web().in_exchange(&stream, in_thread);
+                return ran.expect("it runs").expect("it ends");
+            }
+            Step::ReadPage => {
+                let (_guard, cancel) = cancel::pair().expect("descriptors");
+                let budget = Budget::new(Duration::from_secs(60), &cancel);
+                let child = self.web().reader().child(lines.as_bytes().to_vec(), &budget);
+                let output = launcher(kernel()).run(&child, &cancel).expect("it runs");
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                return String::from_utf8(output.stdout).expect("it is UTF-8");
             }
             Step::GitRead => Verb::Status { path: None },
             Step::GitStage => Verb::WriteTree,
@@ -187,6 +213,13 @@ impl Setting {
         };
         assert_eq!(verb.step(), step);
         self.git(verb, lines)
+    }
+
+    fn web(&self) -> Web {
+        let web = WebConfig { searxng: None, max_fetch_bytes: 1 << 20, ca_file: None };
+        let reader = Reader::new(launcher(kernel()), Path::new(PROBE)).expect("a program");
+        let names = Box::new(Dns::open(&kernel()).expect("a domain"));
+        Web::with_parts(&web, &kernel(), reader, names, Box::new(Tcp)).expect("it is configured")
     }
 
     fn git(&self, verb: Verb<'_>, lines: &str) -> String {

@@ -7,7 +7,8 @@
 use protocol::service::Description;
 use protocol::tool::{
     EditFile, GitBranches, GitCommit, GitDiff, GitLog, GitPull, GitPush, GitShow, GitStatus,
-    ListFiles, ListRoots, Prefix, ReadFile, ReserveId, SearchFiles, ToolCall, ToolName, WriteFile,
+    ListFiles, ListRoots, Prefix, ReadFile, ReserveId, SearchFiles, ToolCall, ToolName, WebFetch,
+    WebSearch, WriteFile,
 };
 
 /// What a message asks for.
@@ -51,6 +52,10 @@ const PHRASES: &[Phrase] = &[
     phrase("read FILE", "the file's text", ToolName::ReadFile, |slots| {
         let (root, path) = slots.file("FILE")?;
         Ok(Command::Call(ToolCall::ReadFile(ReadFile { root, path, offset: None, limit: None })))
+    }),
+    phrase("search the web for QUERY", "titles, URLs and snippets", ToolName::WebSearch, |slots| {
+        let query = slots.one("QUERY")?.trim().to_owned();
+        Ok(Command::Call(ToolCall::WebSearch(WebSearch { query })))
     }),
     phrase("search PATTERN in PLACE", "the lines that match", ToolName::SearchFiles, |slots| {
         let (root, path) = slots.place("PLACE")?;
@@ -139,6 +144,10 @@ const PHRASES: &[Phrase] = &[
     phrase("push ROOT", "pushes what is not pushed yet", ToolName::GitPush, |slots| {
         let root = slots.root("ROOT")?;
         Ok(Command::Call(ToolCall::GitPush(GitPush { root })))
+    }),
+    phrase("fetch URL", "the text of a public https page", ToolName::WebFetch, |slots| {
+        let url = slots.one("URL")?.trim().to_owned();
+        Ok(Command::Call(ToolCall::WebFetch(WebFetch { url })))
     }),
     Phrase { form: "help", does: "this list", tool: None, command: |_| Ok(Command::Help) },
 ];

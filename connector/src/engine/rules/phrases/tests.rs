@@ -52,6 +52,13 @@ fn each_phrase_makes_its_call() {
         ),
         ("pull strategy", "git_pull", json!({"root": "strategy"})),
         ("push strategy", "git_push", json!({"root": "strategy"})),
+        ("fetch https://a.example/x?y=z", "web_fetch", json!({"url": "https://a.example/x?y=z"})),
+        ("Search the web for pears in winter", "web_search", json!({"query": "pears in winter"})),
+        (
+            "search the web in strategy",
+            "search_files",
+            json!({"root": "strategy", "pattern": "the web"}),
+        ),
     ];
     for (message, tool, arguments) in cases {
         assert_eq!(call(message), (tool, arguments), "{message}");
