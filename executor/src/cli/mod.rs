@@ -1,0 +1,50 @@
+//! The command line: one module per command, and the two hidden roles that git and the executor
+//! itself start.
+//!
+//! What goes wrong is said on standard error and by the exit code; see [`exit`].
+
+pub mod audit;
+pub mod authority;
+pub mod exit;
+pub mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::credential;
+
+/// Reads and writes Sage's repositories, each call under the least authority.
+#[derive(Debug, Parser)]
+#[command(name = "sage-executor", version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve calls on the configured socket, until SIGTERM or SIGINT.
+    Serve(serve::Arguments),
+    /// Print which tool may touch what.
+    Authority,
+    /// Look at the audit.
+    #[command(subcommand)]
+    Audit(audit::Command),
+}
+
+/// The program: a hidden role, or a command.
+#[must_use]
+pub fn main() -> ExitCode {
+    if credential::is_askpass() {
+        return credential::askpass();
+    }
+    if std::env::args_os().nth(1).is_some_and(|role| role == confine::launcher::ROLE) {
+        return confine::launcher::role_main();
+    }
+    match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Authority => authority::run(),
+        Command::Audit(command) => audit::run(&command),
+    }
+}
