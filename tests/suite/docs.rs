@@ -61,7 +61,7 @@ fn has_word(line: &str, word: &str) -> bool {
 
 /// What `sage-executor authority` prints stands in the threat model, and nothing else between.
 #[test]
-fn the_threat_model_shows_the_authority::table_as_the_executor_prints_it() {
+fn the_threat_model_shows_the_authority_table_as_the_executor_prints_it() {
     let output = Command::new(program("sage-executor")).arg("authority").env_clear().output();
     let output = output.expect("it starts");
     assert!(output.status.success());
