@@ -16,3 +16,7 @@ pub mod fence;
 pub mod repository;
 
 pub mod review;
+
+pub mod strict;
+
+pub mod reference;
