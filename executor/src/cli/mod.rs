@@ -5,8 +5,13 @@
 
 pub mod audit;
 pub mod authority;
+pub mod call;
+pub mod connect;
 pub mod exit;
+pub mod paint;
+pub mod render;
 pub mod serve;
+mod spinner;
 
 use std::process::ExitCode;
 
@@ -26,6 +31,8 @@ struct Arguments {
 enum Command {
     /// Serve calls on the configured socket, until SIGTERM or SIGINT.
     Serve(serve::Arguments),
+    /// Call one tool of a running executor.
+    Call(call::Arguments),
     /// Print which tool may touch what.
     Authority,
     /// Look at the audit.
@@ -44,6 +51,7 @@ pub fn main() -> ExitCode {
     }
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Call(arguments) => call::run(&arguments),
         Command::Authority => authority::run(),
         Command::Audit(command) => audit::run(&command),
     }
