@@ -54,4 +54,8 @@ mod token;
 
 mod confinement;
 
+mod call;
+
+mod mcp;
+
 mod docs;

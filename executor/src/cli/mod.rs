@@ -8,6 +8,7 @@ pub mod authority;
 pub mod call;
 pub mod connect;
 pub mod exit;
+pub mod mcp;
 pub mod paint;
 pub mod render;
 pub mod serve;
@@ -33,6 +34,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Call one tool of a running executor.
     Call(call::Arguments),
+    /// Serve the tools to an MCP client on standard input and output.
+    Mcp(mcp::Arguments),
     /// Print which tool may touch what.
     Authority,
     /// Look at the audit.
@@ -52,6 +55,7 @@ pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Call(arguments) => call::run(&arguments),
+        Command::Mcp(arguments) => mcp::run(&arguments),
         Command::Authority => authority::run(),
         Command::Audit(command) => audit::run(&command),
     }

@@ -108,7 +108,7 @@ fn has_colours(when: When, terminal: bool, variable: impl Fn(&str) -> Option<OsS
 ///
 /// The pager is `$SAGE_PAGER`, else `$PAGER`, else `less`; an empty one or `cat` is none. It is
 /// started directly and not by a shell: its words are split at spaces. `LESS` is set to `FRX` unless
-/// it is set.
+/// it is set. Without a usable `TERM` there is none unless one is named.
 ///
 /// # Errors
 /// When standard output cannot be written, other than because the reader left.
@@ -126,7 +126,9 @@ pub fn print(text: &str, page: bool) -> io::Result<()> {
 /// Whether a pager took the text.
 fn paged(text: &str) -> bool {
     let named = std::env::var("SAGE_PAGER").or_else(|_| std::env::var("PAGER"));
-    let named = named.unwrap_or_else(|_| "less".to_owned());
+    // less would ask first whether it may, on a terminal that it cannot drive.
+    let can = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");
+    let named = named.unwrap_or_else(|_| if can { "less" } else { "cat" }.to_owned());
     let mut words = named.split_whitespace();
     let Some(program) = words.next().filter(|program| *program != "cat") else { return false };
     let mut command = Command::new(program);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use policy::authority;
 use protocol::printable::printable;
 use protocol::refusal::Outcome;
 use protocol::reply::{Plan, Reply};
@@ -138,9 +139,9 @@ async fn answered(options: &Options, call: ToolCall) -> ExitCode {
                 return exit::because(exit::NOT_APPROVED, "not approved; nothing was committed");
             }
             let digest = Some(plan.digest.clone());
-            tell(options, &turn, ask(&client, &turn, &call, digest).await)
+            tell(options, &turn, call.name(), ask(&client, &turn, &call, digest).await)
         }
-        other => tell(options, &turn, other),
+        other => tell(options, &turn, call.name(), other),
     }
 }
 
@@ -169,7 +170,12 @@ fn agreed(plan: &Plan) -> bool {
 }
 
 /// Says what became of the call; the exit code says it too.
-fn tell(options: &Options, turn: &Turn, outcome: Result<Outcome, WireError>) -> ExitCode {
+fn tell(
+    options: &Options,
+    turn: &Turn,
+    tool: ToolName,
+    outcome: Result<Outcome, WireError>,
+) -> ExitCode {
     match outcome {
         Ok(Outcome::Reply(reply)) => {
             let waits = matches!(&reply, Reply::ApprovalNeeded(_));
@@ -181,7 +187,9 @@ fn tell(options: &Options, turn: &Turn, outcome: Result<Outcome, WireError>) -> 
                 text.push_str(&go_on(turn, &reply));
                 text
             };
-            match paint::print(&text, !options.json && !options.no_pager && !waits) {
+            // What a call did is one look; what it read may be long.
+            let page = !options.json && !options.no_pager && !authority::writes(tool);
+            match paint::print(&text, page) {
                 Ok(()) if waits => ExitCode::from(exit::NOT_APPROVED),
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => exit::because(exit::FAULT, error),
