@@ -7,10 +7,14 @@ pub mod audit;
 pub mod authority;
 pub mod call;
 pub mod connect;
+pub mod doctor;
 pub mod exit;
+pub mod init;
+pub mod manual;
 pub mod mcp;
 pub mod paint;
 pub mod render;
+pub mod schema;
 pub mod serve;
 mod spinner;
 
@@ -36,6 +40,16 @@ enum Command {
     Call(call::Arguments),
     /// Serve the tools to an MCP client on standard input and output.
     Mcp(mcp::Arguments),
+    /// Look at the installation: one line per fact, with the next step for each that is wrong.
+    Doctor(doctor::Arguments),
+    /// Write a configuration to start from.
+    Init(init::Arguments),
+    /// Print the JSON Schema of the configuration, or its reference.
+    Schema(schema::Arguments),
+    /// Print a shell's completions.
+    Completions(manual::Completions),
+    /// Print or write the manual pages.
+    Man(manual::Man),
     /// Print which tool may touch what.
     Authority,
     /// Look at the audit.
@@ -56,6 +70,11 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Call(arguments) => call::run(&arguments),
         Command::Mcp(arguments) => mcp::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Schema(arguments) => schema::run(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
         Command::Authority => authority::run(),
         Command::Audit(command) => audit::run(&command),
     }
