@@ -58,4 +58,8 @@ mod call;
 
 mod mcp;
 
+mod doctor;
+
+mod config_files;
+
 mod docs;
