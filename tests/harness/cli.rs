@@ -4,9 +4,12 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::programs::program;
 
@@ -72,12 +75,30 @@ impl Run {
         // It may end without reading.
         let _ = stdin.write_all(self.input.as_bytes());
         drop(stdin);
-        let output = child.wait_with_output().expect("it ends");
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        said(&child.wait_with_output().expect("it ends"))
+    }
+
+    /// Runs it in pipes, and interrupts it (SIGINT, as Ctrl-C does) once something is so.
+    ///
+    /// # Panics
+    /// When it does not start, or that does not come about.
+    #[must_use]
+    pub fn interrupted_when(mut self, so: impl Fn() -> bool) -> Said {
+        let child = self
+            .command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let until = Instant::now() + Duration::from_secs(60);
+        while !so() {
+            assert!(Instant::now() < until, "it did not come so far");
+            std::thread::sleep(Duration::from_millis(20));
         }
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("a pid is small"));
+        kill(pid, Signal::SIGINT).expect("it is our child");
+        said(&child.wait_with_output().expect("it ends"))
     }
 
     /// Runs it on a terminal of 100 columns, typing the input.
@@ -108,5 +129,13 @@ impl Run {
             out: String::from_utf8_lossy(&shown).replace("\r\n", "\n"),
             err: String::new(),
         }
+    }
+}
+
+fn said(output: &Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }

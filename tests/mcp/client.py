@@ -3,11 +3,13 @@
 Standard input: {"server": [program, argument...], "mode": "legacy" | "auto",
 "elicit": "accept" | "decline" | null, "roots": bool, "steps": [step...]}.
 A step is {"list": true}, {"call": name, "args": {...}}, or a call with {"cancelWhen": [file, text]},
-which is cancelled once the file holds the text.
+which is cancelled once the file holds the text; or {"pause": file}, which makes the file and waits
+until somebody has taken it away.
 Standard output: {"version", "server", "instructions", "asked": [...], "rootsAsked", "results": [...]}.
 """
 
 import json
+import os
 import sys
 
 import anyio
@@ -30,6 +32,11 @@ async def cancelled_call(client, step):
 
 
 async def play(client, step):
+    if "pause" in step:
+        open(step["pause"], "x", encoding="utf-8").close()
+        while os.path.exists(step["pause"]):
+            await anyio.sleep(0.02)
+        return {}
     if step.get("list"):
         listed = await client.list_tools()
         return [tool.model_dump(mode="json", by_alias=True) for tool in listed.tools]

@@ -256,3 +256,51 @@ fn help_is_made_of_the_tools_own_words() {
         assert!(one.code == 0 && one.out.contains(&first), "{tool}: {}", one.out);
     }
 }
+
+/// A world in which a commit takes so many seconds.
+fn slow_world(seconds: u32) -> World {
+    let script = format!("import time\ntime.sleep({seconds})\n");
+    let world = crate::vault::world_with(Some(("tools/validate_vault.py", &script)));
+    world.clone_dir().write("README.md", "changed\n");
+    world
+}
+
+const SLOW: [&str; 9] = [
+    "git_commit",
+    "--root",
+    "strategy",
+    "--as",
+    "Owner",
+    "--message",
+    "One",
+    "--paths",
+    "README.md",
+];
+
+#[test]
+fn who_waits_at_a_terminal_sees_that_something_happens_and_a_pipe_does_not() {
+    let world = slow_world(2);
+    let shown = run(&world, &SLOW).on_a_terminal();
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.out.contains("\r| git_commit") && shown.out.contains("\r\u{1b}[K"), "{shown:?}");
+    let quick = run(&world, &["list_roots", "--no-pager"]).on_a_terminal();
+    assert!(!quick.out.contains('\r'), "{quick:?}");
+    world.clone_dir().write("README.md", "changed again\n");
+    let piped = call(&world, &SLOW);
+    assert_eq!((piped.code, piped.err.as_str()), (0, ""), "{piped:?}");
+}
+
+#[test]
+fn ctrl_c_at_the_terminal_stops_the_call() {
+    let world = slow_world(600);
+    let head = world.clone_dir().head();
+    let begun = || world.audit_lines().iter().any(|line| line.to_string().contains("git_commit"));
+    let said = run(&world, &SLOW).interrupted_when(begun);
+    assert_eq!(said.code, 130, "{said:?}");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(50);
+    while !world.audit_lines().iter().any(|line| line.to_string().contains("\"cancelled\"")) {
+        assert!(std::time::Instant::now() < until, "{:#?}", world.audit_lines());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(world.clone_dir().head(), head);
+}

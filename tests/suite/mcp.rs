@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::programs::program;
@@ -33,6 +33,10 @@ fn python() -> PathBuf {
 
 /// Plays a conversation; what came of it.
 fn play(world: &World, mode: &str, elicit: Value, steps: Value) -> Value {
+    end(begin(world, mode, &elicit, &steps))
+}
+
+fn begin(world: &World, mode: &str, elicit: &Value, steps: &Value) -> Child {
     let server =
         json!([program("sage-executor"), "mcp", "--socket", world.socket(), "--as", "Owner",]);
     let script =
@@ -46,10 +50,13 @@ fn play(world: &World, mode: &str, elicit: Value, steps: Value) -> Value {
         .expect("python starts");
     let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(script.to_string().as_bytes()).expect("it reads");
-    drop(stdin);
+    child
+}
+
+fn end(child: Child) -> Value {
     let output = child.wait_with_output().expect("it ends");
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{mode}: {err}");
+    assert!(output.status.success(), "{err}");
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {err}"))
 }
 
@@ -270,16 +277,33 @@ fn a_call_that_the_client_cancels_is_stopped() {
 }
 
 #[test]
-fn a_session_outlives_its_turns_and_the_executor() {
-    let mut world = World::builder().limit("maxCallsPerTurn", 3).build();
+fn a_session_outlives_its_turns() {
+    let world = World::builder().limit("maxCallsPerTurn", 3).build();
     let steps: Vec<Value> = (0..8).map(|_| call("list_roots", json!({}))).collect();
     let said = play(&world, "auto", Value::Null, json!(steps));
     for result in said["results"].as_array().expect("a list") {
         assert_ne!(result["isError"], true, "{said}");
     }
+}
+
+#[test]
+fn a_session_outlives_the_executor() {
+    let mut world = World::new_plain();
+    let pause = world.base().join("pause");
+    let roots = || call("list_roots", json!({}));
+    let steps = json!([roots(), {"pause": pause}, roots()]);
+    let conversation = begin(&world, "auto", &Value::Null, &steps);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !pause.exists() {
+        assert!(Instant::now() < until, "the client has not come so far");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     world.restart();
-    let said = play(&world, "legacy", Value::Null, json!([call("list_roots", json!({}))]));
-    assert_ne!(said["results"][0]["isError"], true);
+    std::fs::remove_file(&pause).expect("it is there");
+    let said = end(conversation);
+    for step in [0, 2] {
+        assert_ne!(said["results"][step]["isError"], true, "{said}");
+    }
 }
 
 #[test]
