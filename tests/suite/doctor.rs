@@ -174,9 +174,12 @@ fn a_token_file_that_others_can_read_is_found_and_never_read() {
     assert!(!said.out.contains("marker-of-a-token"));
 }
 
+/// How a clone is spoilt, and the refusal of a writing call.
+type Spoilt = (fn(&Repo), &'static str);
+
 #[test]
 fn a_clone_that_a_writing_call_would_refuse_is_found() {
-    let spoil: [(fn(&Repo), &str); 4] = [
+    let spoil: [Spoilt; 4] = [
         (|clone| drop(clone.git(&["checkout", "--quiet", "--detach"])), "detached_head"),
         (|clone| drop(clone.git(&["config", "core.sshCommand", "x"])), "hostile_config"),
         (|clone| drop(clone.git(&["remote", "remove", "origin"])), "remote_mismatch"),

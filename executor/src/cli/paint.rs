@@ -150,9 +150,12 @@ mod tests {
 
     use super::{Look, Paper, When, has_colours};
 
+    /// When, whether on a terminal, the variables, and whether there are colours.
+    type Case = (When, bool, &'static [(&'static str, &'static str)], bool);
+
     #[test]
     fn colours_follow_the_usual_conventions() {
-        let cases: &[(When, bool, &[(&str, &str)], bool)] = &[
+        let cases: &[Case] = &[
             (When::Auto, true, &[], true),
             (When::Auto, false, &[], false),
             (When::Auto, true, &[("NO_COLOR", "1")], false),

@@ -13,8 +13,11 @@ use harness::world::World;
 
 use super::{read, top};
 
-/// The places that documents name, and what the world has for each.
-const PLACES: &[(&str, fn(&World) -> PathBuf)] = &[
+/// A place that documents name, and what the world has for it.
+type Place = (&'static str, fn(&World) -> PathBuf);
+
+/// All of them.
+const PLACES: &[Place] = &[
     ("/etc/sage/executor.json", |world| world.base().join("executor.json")),
     ("/run/sage/executor.sock", World::socket),
     ("/srv/strategy", |world| world.clone_dir().dir().to_owned()),
