@@ -130,7 +130,8 @@ fn each_way_to_fail_has_its_exit_code_and_says_what_to_do() {
     let gone = Run::executor(["call", "list_roots"]).env("SAGE_SOCKET", gone).piped();
     assert!(gone.code == 5 && gone.err.contains("is sage-executor running?"), "{gone:?}");
     let config = world.base().join("executor.json").display().to_string();
-    let by_config = Run::executor(["call", "list_roots", "--config", &config]).piped();
+    let by_config = Run::executor(["call", "list_roots", "--config", &config]);
+    let by_config = by_config.env("SAGE_SOCKET", "/nonexistent/sock").piped();
     assert_eq!(by_config.code, 0, "{by_config:?}");
 }
 

@@ -12,8 +12,8 @@ use crate::config::Config;
 /// Where the executor is.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Where {
-    /// The executor's socket.
-    #[arg(long, value_name = "FILE", env = "SAGE_SOCKET", hide_env_values = true, global = true)]
+    /// The executor's socket. Without it and without --config, `$SAGE_SOCKET`.
+    #[arg(long, value_name = "FILE", global = true)]
     pub socket: Option<PathBuf>,
     /// The executor's configuration, for its socket.
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "socket")]
@@ -61,8 +61,12 @@ impl Where {
                     .map_err(|problem| ConnectError::Config(format!("{shown}:{problem}")))?;
                 Ok(config.socket)
             }
-            (None, Some(socket)) if !socket.as_os_str().is_empty() => Ok(socket.clone()),
-            _ => Err(ConnectError::NoSocket),
+            (None, Some(socket)) => Ok(socket.clone()),
+            // By hand: a variable that is set must not clash with --config.
+            (None, None) => std::env::var_os("SAGE_SOCKET")
+                .filter(|socket| !socket.is_empty())
+                .map(PathBuf::from)
+                .ok_or(ConnectError::NoSocket),
         }
     }
 
