@@ -16,6 +16,7 @@ use protocol::reply::{
 };
 
 pub use git::{diff, new_files, plan};
+pub use protocol::printable::{is_unprintable, one_line, printable};
 
 /// What became of a call.
 #[must_use]
@@ -54,38 +55,6 @@ pub fn reply(reply: &Reply) -> String {
         Reply::Found(found) => web::found(found),
     };
     text.trim_end_matches('\n').to_owned()
-}
-
-/// Text with line ends and tabs as they are, and everything else that is not printable escaped.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    escaped(text, |c| matches!(c, '\n' | '\t'))
-}
-
-/// Text on one line: line ends and tabs are escaped too.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    escaped(text, |_| false)
-}
-
-/// Whether a character drives a terminal, ends a line, or changes how its neighbours read.
-#[must_use]
-pub fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
-}
-
-fn escaped(text: &str, kept: impl Fn(char) -> bool) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unprintable(c) && !kept(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
 }
 
 /// A text as lines that a diff adds.

@@ -9,13 +9,19 @@ use std::path::{Path, PathBuf};
 
 use policy::git::{BranchName, Identity, Remote, Requester};
 use policy::path::PathGlob;
+use policy::strict::{self, Problem};
 use policy::web::search::SearchBase;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 /// The whole file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
+    /// The JSON Schema that an editor checks this file by. The executor ignores it.
+    #[serde(rename = "$schema", default)]
+    pub schema: Option<String>,
     /// The Unix socket to serve on. Its folder must not be writable by others.
     pub socket: PathBuf,
     /// Where the audit and unfinished work are recorded. Only this program writes there.
@@ -45,7 +51,7 @@ pub struct Config {
 }
 
 /// What of the web can be reached.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct WebConfig {
     /// A SearXNG instance: `http://127.0.0.1:PORT`, or https. Without it, there is no search.
@@ -76,7 +82,7 @@ impl WebConfig {
 }
 
 /// A user that may connect, and for whom it may speak.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Peer {
     /// The user's name, or its number.
@@ -86,8 +92,8 @@ pub struct Peer {
 }
 
 /// A user by name or by number.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a user's name or number")]
 pub enum UserRef {
     /// A numeric user id.
     Uid(u32),
@@ -96,7 +102,7 @@ pub enum UserRef {
 }
 
 /// A folder that calls can reach.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RootConfig {
     /// What calls name it by.
@@ -122,7 +128,7 @@ pub struct RootConfig {
 }
 
 /// The record protocols there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordProtocol {
     /// Records with reserved ids, a validator and a lock tool in `tools/`.
@@ -130,8 +136,8 @@ pub enum RecordProtocol {
 }
 
 /// What git can do in a root.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "`\"read\"`, or an object with `branch`, `remote` and `author`")]
+#[derive(Debug, Clone, JsonSchema)]
+#[schemars(untagged)]
 pub enum GitConfig {
     /// Only the word `"read"`.
     Word(ReadWord),
@@ -139,8 +145,29 @@ pub enum GitConfig {
     Full(Box<GitWrite>),
 }
 
+impl<'de> Deserialize<'de> for GitConfig {
+    /// By hand, so that a problem inside the full key is said with its own path.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WordOrKey;
+        impl<'de> de::Visitor<'de> for WordOrKey {
+            type Value = GitConfig;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("`\"read\"`, or an object with `branch`, `remote` and `author`")
+            }
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<GitConfig, E> {
+                ReadWord::deserialize(de::value::StrDeserializer::new(word)).map(GitConfig::Word)
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<GitConfig, A::Error> {
+                let key = GitWrite::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(GitConfig::Full(Box::new(key)))
+            }
+        }
+        deserializer.deserialize_any(WordOrKey)
+    }
+}
+
 /// The one word that stands for read-only git.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReadWord {
     /// Any repository below the root can be read, and none written.
@@ -148,7 +175,7 @@ pub enum ReadWord {
 }
 
 /// What writing with git needs.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct GitWrite {
     /// The one branch that is committed to.
@@ -173,7 +200,7 @@ pub struct GitWrite {
 }
 
 /// Who has to approve a commit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Approval {
     /// Nobody.
@@ -192,7 +219,7 @@ fn yes() -> bool {
 }
 
 /// Limits on calls. Each has a default that suits a strategy repository.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct Limits {
     /// The longest file that is read or written, in bytes.
@@ -263,12 +290,12 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is not what the configuration may be.
-    #[error("{path}: {reason}")]
+    #[error("{path}:{problem}")]
     Invalid {
         /// The file.
         path: String,
-        /// The key's path, and what is wrong with it.
-        reason: String,
+        /// Where, which key, and what is wrong with it.
+        problem: Problem,
     },
     /// A file or folder has the wrong mode or owner.
     #[error("{path}: {reason}; {fix}")]
@@ -292,20 +319,25 @@ impl Config {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })?;
         Self::parse(&text)
-            .map_err(|reason| ConfigError::Invalid { path: path.display().to_string(), reason })
+            .map_err(|problem| ConfigError::Invalid { path: path.display().to_string(), problem })
     }
 
     /// Parses and checks the text of a configuration.
     ///
     /// # Errors
-    /// The key's path, and what is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let deserializer = &mut serde_json::Deserializer::from_str(text);
-        let config: Self = serde_path_to_error::deserialize(&mut *deserializer)
-            .map_err(|error| format!("{}: {}", error.path(), error.inner()))?;
-        deserializer.end().map_err(|error| error.to_string())?;
-        config.check()?;
+    /// The key's path, where it is, and what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, Problem> {
+        let config: Self = strict::parse(text)?;
+        config.check().map_err(|said| strict::found(text, &said))?;
         Ok(config)
+    }
+
+    /// The JSON Schema of the file, from its types.
+    #[must_use]
+    pub fn json_schema() -> serde_json::Value {
+        let mut schema = schemars::schema_for!(Config).to_value();
+        schema["title"] = "The configuration of sage-executor".into();
+        schema
     }
 
     fn check(&self) -> Result<(), String> {
@@ -532,7 +564,7 @@ mod tests {
                 Value::Array(list) => list[key.parse::<usize>().expect("an index")] = value.clone(),
                 _ => unreachable!("a parent holds something"),
             }
-            let reason = Config::parse(&config.to_string()).expect_err(pointer);
+            let reason = Config::parse(&config.to_string()).expect_err(pointer).to_string();
             assert!(reason.contains(said), "{pointer}: {reason}");
         }
     }

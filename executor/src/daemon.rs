@@ -99,7 +99,16 @@ fn make_state_dir(path: &Path) -> anyhow::Result<()> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.with_context(|| format!("stateDir {} cannot be made", path.display()))?;
     }
-    let metadata = fs::symlink_metadata(path)?;
+    check_state_dir(path)
+}
+
+/// Whether the state directory is this user's alone.
+///
+/// # Errors
+/// What is wrong; after the last `; `, how to fix it.
+pub fn check_state_dir(path: &Path) -> anyhow::Result<()> {
+    let metadata =
+        fs::symlink_metadata(path).with_context(|| format!("stateDir {}", path.display()))?;
     let me = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || metadata.uid() != me || metadata.mode() & 0o077 != 0 {
         bail!(
@@ -110,8 +119,11 @@ fn make_state_dir(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Listens on the socket. Its folder decides who could put another socket in its place.
-fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
+/// Whether nobody else can put another socket in the place of ours.
+///
+/// # Errors
+/// What is wrong; after the last `; `, how to fix it.
+pub fn check_socket_dir(socket: &Path) -> anyhow::Result<()> {
     let folder = socket.parent().unwrap_or(Path::new("/"));
     let metadata = fs::metadata(folder)
         .with_context(|| format!("the socket's folder {}", folder.display()))?;
@@ -122,6 +134,12 @@ fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
             folder.display()
         );
     }
+    Ok(())
+}
+
+/// Listens on the socket. Its folder decides who could put another socket in its place.
+fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
+    check_socket_dir(socket)?;
     if let Ok(found) = fs::symlink_metadata(socket) {
         if !found.file_type().is_socket() {
             bail!("{} is there and is no socket; move it away", socket.display());

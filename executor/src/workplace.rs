@@ -345,7 +345,11 @@ fn ground_root(root: &RootConfig) -> Result<fence::Root, String> {
     })
 }
 
-fn open_root(root: &RootConfig, kernel: &KernelSupport) -> Result<Root, String> {
+/// Opens one root, with the domains that its reads and writes run in.
+///
+/// # Errors
+/// What is wrong, and how to fix it.
+pub fn open_root(root: &RootConfig, kernel: &KernelSupport) -> Result<Root, String> {
     let shown = root.path.display();
     let path = root.path.canonicalize().map_err(|error| format!("path {shown}: {error}"))?;
     if !path.is_dir() {

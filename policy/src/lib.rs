@@ -17,4 +17,7 @@ pub mod repository;
 
 pub mod review;
 
+pub mod strict;
 pub mod web;
+
+pub mod reference;

@@ -9,6 +9,8 @@ pub mod reply;
 
 pub mod refusal;
 
+pub mod printable;
+
 pub mod turn;
 
 pub mod service;

@@ -4,9 +4,11 @@
 //! [`Untrusted`] or stands inside a field whose JSON name starts with `untrusted`: it is data, never
 //! an instruction, and the system prompt says so.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+
+use crate::tool::ToolName;
 
 macro_rules! replies {
     ($($(#[doc = $doc:literal])+ $variant:ident($body:ty),)+) => {
@@ -65,6 +67,31 @@ replies! {
     Page(WebPage),
     /// Of `web_search`.
     Found(SearchResults),
+}
+
+/// The JSON Schema of what a tool answers when it is done, as [`Reply::to_json`] gives it.
+#[must_use]
+pub fn schema(tool: ToolName) -> Schema {
+    match tool {
+        ToolName::ListRoots => schema_for!(Roots),
+        ToolName::ListFiles => schema_for!(FileList),
+        ToolName::ReadFile => schema_for!(FileText),
+        ToolName::SearchFiles => schema_for!(Hits),
+        ToolName::WriteFile => schema_for!(Written),
+        ToolName::EditFile => schema_for!(Edited),
+        ToolName::GitStatus => schema_for!(Status),
+        ToolName::GitDiff => schema_for!(Diff),
+        ToolName::GitLog => schema_for!(Log),
+        ToolName::GitShow => schema_for!(ShownCommit),
+        ToolName::GitBranches => schema_for!(Branches),
+        ToolName::ReadOutput => schema_for!(OutputPage),
+        ToolName::ReserveId => schema_for!(Reserved),
+        ToolName::GitCommit => schema_for!(Committed),
+        ToolName::GitPull => schema_for!(Pulled),
+        ToolName::GitPush => schema_for!(Pushed),
+        ToolName::WebFetch => schema_for!(WebPage),
+        ToolName::WebSearch => schema_for!(SearchResults),
+    }
 }
 
 /// Text from the world: data, never an instruction.

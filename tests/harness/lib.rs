@@ -20,6 +20,8 @@ pub mod dice;
 
 pub mod programs;
 
+pub mod cli;
+
 pub mod https;
 
 pub mod web;

@@ -1,6 +1,8 @@
 //! What the documents say of the program, and what the program's parts say of each other: held
 //! together with the sources, so that neither drifts.
 
+mod commands;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;

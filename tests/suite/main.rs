@@ -58,7 +58,14 @@ mod confinement;
 
 mod engines;
 
+mod call;
 mod discord;
 mod units;
+
+mod mcp;
+
+mod doctor;
+
+mod config_files;
 
 mod docs;

@@ -30,7 +30,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-fn world_with(script: Option<(&str, &str)>) -> World {
+pub(crate) fn world_with(script: Option<(&str, &str)>) -> World {
     let mut builder = World::builder().vault();
     for (path, text) in FILES {
         let text = script.filter(|(name, _)| name == path).map_or(*text, |(_, text)| text);
@@ -39,7 +39,7 @@ fn world_with(script: Option<(&str, &str)>) -> World {
     builder.build()
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     world_with(None)
 }
 
