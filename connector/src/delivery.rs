@@ -10,6 +10,14 @@ use crate::message::MessageId;
 
 /// A transport's way of answering one message.
 pub trait Delivery: Send {
+    /// Where the answer goes, when it may have to be sent again after a restart.
+    fn destination(&self) -> Option<Destination> {
+        None
+    }
+
+    /// The turn was admitted and is about to begin. A courtesy: it may be shown, and never waits.
+    fn begun(&mut self) {}
+
     /// Cuts a text into what the transport can send at once.
     fn split(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
@@ -22,6 +30,16 @@ pub trait Delivery: Send {
     fn send(&mut self, part: &Part) -> impl Future<Output = Sent> + Send;
 }
 
+/// A place that outlives the process that answers there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Destination {
+    /// The channel's or thread's id.
+    pub channel: String,
+    /// The id of the message that is answered.
+    pub reply_to: String,
+}
+
 /// What kind of thing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,12 +50,15 @@ pub enum Kind {
     Failed,
     /// The fixed line for a message that is too long.
     TooLong,
+    /// The fixed line for a message without text.
+    NoText,
     /// The fixed line, once a day, when the day's turns are used up.
     OverCeiling,
 }
 
 /// One thing to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Part {
     /// Names this part for as long as the journal lasts. The same one is never sent for two texts.
     pub nonce: String,
@@ -62,6 +83,7 @@ impl Part {
         let letter = match kind {
             Kind::Failed => "f",
             Kind::TooLong => "b",
+            Kind::NoText => "a",
             Kind::OverCeiling => "c",
             Kind::Reply => "r",
         };

@@ -26,11 +26,15 @@ pub mod delivery;
 
 pub mod render;
 
+pub mod split;
+
 pub mod terminal;
 
 pub mod binding;
 
 pub mod lock;
+
+pub mod owner;
 
 pub mod clock;
 
