@@ -46,6 +46,8 @@ pub struct Destination {
 pub enum Kind {
     /// The engine's answer.
     Reply,
+    /// A plan with its buttons.
+    Question,
     /// The fixed line of a turn that failed.
     Failed,
     /// The fixed line for a message that is too long.
@@ -78,6 +80,11 @@ impl Part {
             .collect()
     }
 
+    /// A question about a plan: `<message id>-q1`, …
+    pub(crate) fn question(id: &str, number: u32, text: String) -> Self {
+        Self { nonce: format!("{id}-q{number}"), kind: Kind::Question, text }
+    }
+
     /// A fixed line: the nonce ends in a letter, so that it can never be taken for an answer's.
     pub(crate) fn fixed(id: &MessageId, kind: Kind, text: String) -> Self {
         let letter = match kind {
@@ -85,7 +92,7 @@ impl Part {
             Kind::TooLong => "b",
             Kind::NoText => "a",
             Kind::OverCeiling => "c",
-            Kind::Reply => "r",
+            Kind::Reply | Kind::Question => "r",
         };
         Self { nonce: format!("{id}-{letter}"), kind, text }
     }

@@ -32,7 +32,7 @@ mod stages;
 mod store;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
+use std::io::{self, BufRead as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -40,6 +40,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -428,12 +429,82 @@ pub fn source(incoming: &Incoming) -> Source {
 
 /// Reads the outbox of a folder that another process may be writing; a torn last line is left alone.
 pub(crate) fn read_outbox(folder: &Path) -> io::Result<Vec<OutboxLine>> {
-    let text = match std::fs::read(folder.join(OUTBOX)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+    let mut lines = Vec::new();
+    each(folder, OUTBOX, |line| lines.push(line))?;
+    Ok(lines)
+}
+
+/// What the journal knows of one message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Trace {
+    /// When it was taken in.
+    pub(crate) accepted: Option<Timestamp>,
+    /// When and why it got no turn.
+    pub(crate) dropped: Option<(Timestamp, DropReason)>,
+    /// When it got one.
+    pub(crate) admitted: Option<Timestamp>,
+}
+
+/// Follows one message through the journal. Takes no lock.
+pub(crate) fn trace(folder: &Path, id: &MessageId) -> io::Result<Trace> {
+    let mut trace = Trace::default();
+    each(folder, "inbox.jsonl", |line: InboxLine| {
+        if line.id == *id {
+            trace.accepted = Some(line.at);
+        }
+    })?;
+    each(folder, "drops.jsonl", |line: DropLine| {
+        if line.id == *id {
+            trace.dropped = Some((line.at, line.reason));
+        }
+    })?;
+    each(folder, "admissions.jsonl", |line: AdmissionLine| {
+        if line.id == *id {
+            trace.admitted = Some(line.at);
+        }
+    })?;
+    Ok(trace)
+}
+
+/// How many turns were admitted on a day, by UTC. Takes no lock.
+pub(crate) fn admitted_on(folder: &Path, now: Timestamp) -> io::Result<u32> {
+    let mut count = 0;
+    each(folder, "admissions.jsonl", |line: AdmissionLine| {
+        count += u32::from(day(line.at) == day(now));
+    })?;
+    Ok(count)
+}
+
+/// How many parts may or may not have arrived. Takes no lock.
+pub(crate) fn open_intents(folder: &Path) -> io::Result<usize> {
+    let mut open = HashSet::new();
+    each(folder, OUTBOX, |line: OutboxLine| {
+        match line.entry {
+            OutboxEntry::Intent { .. } | OutboxEntry::Result(Sent::Unknown { .. }) => {
+                open.insert(line.nonce)
+            }
+            OutboxEntry::Result(_) => open.remove(&line.nonce),
+        };
+    })?;
+    Ok(open.len())
+}
+
+/// Hands on each whole line of a file, one at a time; a file that is not there has none.
+fn each<T: DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+    mut take: impl FnMut(T),
+) -> io::Result<()> {
+    let file = match std::fs::File::open(folder.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let lines = text.split(|byte| *byte == b'\n');
-    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    for line in io::BufReader::new(file).split(b'\n') {
+        if let Ok(line) = serde_json::from_slice(&line?) {
+            take(line);
+        }
+    }
+    Ok(())
 }
 
 fn day(at: Timestamp) -> Date {

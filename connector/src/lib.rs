@@ -30,6 +30,8 @@ pub mod split;
 
 pub mod terminal;
 
+pub mod discord;
+
 pub mod binding;
 
 pub mod lock;
@@ -37,6 +39,8 @@ pub mod lock;
 pub mod owner;
 
 pub mod clock;
+
+mod control;
 
 mod history;
 
