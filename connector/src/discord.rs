@@ -11,3 +11,8 @@ pub mod intake;
 pub mod reply;
 
 pub mod approve;
+
+pub mod run;
+
+#[cfg(test)]
+mod tests;

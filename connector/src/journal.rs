@@ -50,8 +50,8 @@ use crate::lock::Lock;
 use crate::message::{Incoming, MessageId};
 use crate::record::{RECORD_VERSION, Source, TextDigest, TurnOutcome, TurnRecord};
 pub use lines::Damage;
-pub use pending::Unsettled;
 use lines::Lines;
+pub use pending::Unsettled;
 pub use stages::{Accepted, Admission, Admitted, DropReason, Dropped, Intended, Recorded};
 pub use store::{Stored, read_record, stored};
 
@@ -230,8 +230,8 @@ impl Journal {
         &self.damage
     }
 
-    /// Gives every message that a crash left without an end its `interrupted` record. Called once,
-    /// before the first message.
+    /// Gives every message that a crash left without an end its `interrupted` record: before the first
+    /// message, and at the end for those whose turn was not begun.
     ///
     /// # Errors
     /// When a record cannot be written.
@@ -315,7 +315,10 @@ impl Journal {
         // Counted first: a line that could not be written whole may still be there.
         books.admitted.insert(today, used + 1);
         let id = accepted.incoming.id.clone();
-        books.admissions.append(&AdmissionLine { id, at: now })?;
+        books.admissions.append(&AdmissionLine { id: id.clone(), at: now })?;
+        if let Some(pending) = books.open.get_mut(&id) {
+            pending.admitted = true;
+        }
         Ok(Admission::Admitted(Admitted(accepted)))
     }
 
@@ -490,11 +493,7 @@ pub(crate) fn open_intents(folder: &Path) -> io::Result<usize> {
 }
 
 /// Hands on each whole line of a file, one at a time; a file that is not there has none.
-fn each<T: DeserializeOwned>(
-    folder: &Path,
-    name: &str,
-    mut take: impl FnMut(T),
-) -> io::Result<()> {
+fn each<T: DeserializeOwned>(folder: &Path, name: &str, mut take: impl FnMut(T)) -> io::Result<()> {
     let file = match std::fs::File::open(folder.join(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,

@@ -69,9 +69,7 @@ pub enum Standing {
 #[derive(Debug, thiserror::Error)]
 pub enum OwnerError {
     /// The brake is on.
-    #[error(
-        "{0} is there, so nothing starts; remove it when you want Sage to run again: rm {0}"
-    )]
+    #[error("{0} is there, so nothing starts; remove it when you want Sage to run again: rm {0}")]
     Stopped(String),
     /// Somebody runs it.
     #[error("process {pid} runs {folder}; end it first: sage-connector stop --binding FILE")]
@@ -85,9 +83,7 @@ pub enum OwnerError {
     #[error("{0} is being claimed by another start; try again in half a minute")]
     Claiming(String),
     /// It was left behind.
-    #[error(
-        "{0} was left by a process that is gone; run: sage-connector unlock --binding FILE"
-    )]
+    #[error("{0} was left by a process that is gone; run: sage-connector unlock --binding FILE")]
     Stale(String),
     /// It cannot be told.
     #[error(
@@ -365,7 +361,8 @@ fn myself() -> io::Result<Owner> {
 
 /// When a process started, and which boot this is; both in the form the kernel prints.
 fn identity(pid: i32) -> io::Result<(String, String)> {
-    let odd = |what: &str| io::Error::new(ErrorKind::InvalidData, format!("{what} is not readable"));
+    let odd =
+        |what: &str| io::Error::new(ErrorKind::InvalidData, format!("{what} is not readable"));
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in the second field can hold anything, so the fields are counted after its end.
     let after = stat.rsplit_once(')').map(|(_, after)| after).unwrap_or_default();

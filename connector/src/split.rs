@@ -170,8 +170,19 @@ mod tests {
 
     fn texts() -> impl Strategy<Value = String> {
         let bit = prop::sample::select(vec![
-            "word ", "\n", "\n\n", FENCE, "`", "```rust\n", "é", "👨‍👩‍👧‍👦", "𝄞", "e\u{301}\u{302}",
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\r\n", "| a | b |\n",
+            "word ",
+            "\n",
+            "\n\n",
+            FENCE,
+            "`",
+            "```rust\n",
+            "é",
+            "👨‍👩‍👧‍👦",
+            "𝄞",
+            "e\u{301}\u{302}",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "\r\n",
+            "| a | b |\n",
         ]);
         prop::collection::vec((bit, 1..120usize), 0..40)
             .prop_map(|bits| bits.into_iter().map(|(bit, times)| bit.repeat(times)).collect())

@@ -101,10 +101,8 @@ impl TokenRef {
 /// A file of ours has mode 0600; systemd makes its credentials read-only and private itself.
 fn read_token(path: &Path, ours: bool) -> Result<Token, BindingError> {
     let shown = path.display().to_string();
-    let problem = |problem: &str| BindingError::Token {
-        path: shown.clone(),
-        problem: problem.to_owned(),
-    };
+    let problem =
+        |problem: &str| BindingError::Token { path: shown.clone(), problem: problem.to_owned() };
     let read = |source: io::Error| match nix::errno::Errno::try_from(source) {
         Ok(nix::errno::Errno::ELOOP) => problem("is a symbolic link; name the file itself"),
         Ok(errno) => BindingError::Read { path: shown.clone(), source: errno.into() },

@@ -5,6 +5,7 @@
 //! before it is queued; a stranger costs a line and no request. It runs beside the turn, never in it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use policy::admission::{Facts, Mode, Parent, Rule, Rules, Verdict, decide};
@@ -12,7 +13,7 @@ use protocol::turn::Origin;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::port::Port;
-use crate::binding::{Discord, Limits};
+use crate::binding::{Binding, BindingError, Discord, Limits};
 use crate::clock::Clock;
 use crate::delivery::Destination;
 use crate::journal::{Admission, DropReason, Journal, JournalError};
@@ -57,6 +58,49 @@ pub struct Current {
     pub discord: Discord,
     /// Limits of turns.
     pub limits: Limits,
+}
+
+/// Why a new binding is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// It cannot be read, or is not valid.
+    #[error("{0}; the binding in force stays as it is")]
+    Binding(#[from] BindingError),
+    /// It changes what only a restart can.
+    #[error(
+        "`{0}` has changed, which takes a restart; the binding in force stays as it is: \
+         only `limits`, `discord.channels` and `discord.users` change while it runs"
+    )]
+    NeedsRestart(&'static str),
+}
+
+/// Takes ceilings, channels and users from the binding's file, all at once or not at all.
+///
+/// # Errors
+/// When the file is not a valid binding, or changes anything else. Nothing has changed then.
+pub fn reload(current: &Shared, running: &Binding, path: &Path) -> Result<(), ReloadError> {
+    let Binding { name, data_root, executor, engine, limits, terminal, discord } =
+        Binding::load(path)?;
+    let mut now = current.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(discord) = discord else { return Err(ReloadError::NeedsRestart("discord")) };
+    let fixed = Discord {
+        channels: now.discord.channels.clone(),
+        users: now.discord.users.clone(),
+        ..discord.clone()
+    };
+    let same = [
+        (name == running.name, "name"),
+        (data_root == running.data_root, "dataRoot"),
+        (executor == running.executor, "executor"),
+        (engine == running.engine, "engine"),
+        (terminal == running.terminal, "terminal"),
+        (fixed == now.discord, "discord"),
+    ];
+    if let Some((_, key)) = same.into_iter().find(|(same, _)| !same) {
+        return Err(ReloadError::NeedsRestart(key));
+    }
+    *now = Current { discord, limits };
+    Ok(())
 }
 
 /// The binding in force; a reload swaps it whole.

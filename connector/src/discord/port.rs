@@ -6,12 +6,8 @@ use crate::delivery::{Destination, Part, Sent};
 pub trait Port: Clone + Send + Sync + 'static {
     /// Creates a message with the part's nonce (enforced), as a reply, with no allowed mentions. With
     /// `again`, an unknown message (10008) means that it had arrived and was deleted.
-    fn send(
-        &self,
-        to: &Destination,
-        part: &Part,
-        again: bool,
-    ) -> impl Future<Output = Sent> + Send;
+    fn send(&self, to: &Destination, part: &Part, again: bool)
+    -> impl Future<Output = Sent> + Send;
 
     /// Creates a message with a yes and a no button of these custom ids.
     fn ask(
