@@ -226,7 +226,7 @@ fn neither_program_depends_on_the_other_and_each_part_on_those_below_it_alone() 
     assert!(ours("sage-protocol").is_empty());
     assert_eq!(ours("sage-policy"), ["sage-protocol"]);
     assert_eq!(ours("sage-executor"), ["sage-policy", "sage-protocol"]);
-    assert_eq!(ours("sage-connector"), ["sage-protocol"]);
+    assert_eq!(ours("sage-connector"), ["sage-policy", "sage-protocol"]);
 }
 
 #[test]
