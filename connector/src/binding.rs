@@ -5,6 +5,8 @@
 //! this program cannot read. Anything unexpected refuses the start and names the key, because a
 //! misread limit or allowlist is worse than no start.
 
+mod discord;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,6 +17,8 @@ use nix::fcntl::OFlag;
 use serde::Deserialize;
 
 use crate::engine::config::EngineConfig;
+
+pub use discord::{Discord, Token, TokenRef};
 
 /// The longest binding that is read, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -36,6 +40,8 @@ pub struct Binding {
     pub limits: Limits,
     /// Who talks at the terminal.
     pub terminal: Terminal,
+    /// Sage in a guild; without it only the terminal is there.
+    pub discord: Option<Discord>,
 }
 
 /// Where the executor is.
@@ -99,14 +105,24 @@ pub enum BindingError {
         source: io::Error,
     },
     /// The file is not a private regular file of ours.
-    #[error("the binding {path} {problem}; {fix}")]
+    #[error("{what} {path} {problem}; {fix}")]
     NotPrivate {
+        /// What kind of file it is.
+        what: &'static str,
         /// The file.
         path: String,
         /// What is wrong with it.
         problem: String,
         /// What to do.
         fix: String,
+    },
+    /// The bot's token cannot be used.
+    #[error("the token {path} {problem}")]
+    Token {
+        /// The file or credential.
+        path: String,
+        /// What is wrong and what to do.
+        problem: String,
     },
     /// A key is unknown, missing, or of the wrong type or value.
     #[error("the binding {path} is not valid at `{key}`: {reason}")]
@@ -134,7 +150,7 @@ impl Binding {
             .custom_flags(OFlag::O_NONBLOCK.bits())
             .open(path)
             .map_err(read)?;
-        check_private(&file, &shown)?;
+        check_private(&file, "the binding", &shown)?;
         let mut text = String::new();
         file.take(MAX_BYTES).read_to_string(&mut text).map_err(read)?;
         Self::parse(&text, &shown)
@@ -157,12 +173,12 @@ impl Binding {
             .map_err(|error| invalid(error.path().to_string(), error.inner().to_string()))?;
         json.end().map_err(|error| invalid(".".to_owned(), error.to_string()))?;
         match binding.first_problem() {
-            Some((key, reason)) => Err(invalid(key.to_owned(), reason.to_owned())),
+            Some((key, reason)) => Err(invalid(key, reason.to_owned())),
             None => Ok(binding),
         }
     }
 
-    fn first_problem(&self) -> Option<(&'static str, &'static str)> {
+    fn first_problem(&self) -> Option<(String, &'static str)> {
         let name_fits = (1..=32).contains(&self.name.len())
             && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         let checks = [
@@ -183,12 +199,15 @@ impl Binding {
                 "nobody may talk here; write a role name that the executor lists, like \"Owner\"",
             ),
         ];
-        let ours = checks.into_iter().find(|(holds, _, _)| !holds);
-        ours.map(|(_, key, reason)| (key, reason)).or_else(|| self.engine.first_problem())
+        let found = checks.into_iter().find(|(holds, _, _)| !holds);
+        found
+            .map(|(_, key, reason)| (key.to_owned(), reason))
+            .or_else(|| self.engine.first_problem().map(|(key, why)| (key.to_owned(), why)))
+            .or_else(|| self.discord.as_ref().and_then(Discord::first_problem))
     }
 }
 
-fn check_private(file: &File, path: &str) -> Result<(), BindingError> {
+fn check_private(file: &File, what: &'static str, path: &str) -> Result<(), BindingError> {
     let meta =
         file.metadata().map_err(|source| BindingError::Read { path: path.to_owned(), source })?;
     let mode = meta.mode() & 0o7777;
@@ -202,7 +221,7 @@ fn check_private(file: &File, path: &str) -> Result<(), BindingError> {
     } else {
         return Ok(());
     };
-    Err(BindingError::NotPrivate { path: path.to_owned(), problem, fix })
+    Err(BindingError::NotPrivate { what, path: path.to_owned(), problem, fix })
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The commands, and what their exit codes mean: 0 done, 1 failed, 2 called wrongly or a bad binding.
+//! The commands, and what their exit codes mean: 0 done, 1 failed, 2 called wrongly or a bad binding,
+//! 3 the brake is on or somebody holds the binding (a supervisor must not try again).
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -9,11 +10,13 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::binding::{Binding, BindingError};
 use crate::clock::{Clock, SystemClock};
+use crate::control;
 use crate::demo;
 use crate::engine::{AnyEngine, SetupError, launch};
 use crate::history::{self, Form};
 use crate::journal::Journal;
 use crate::lock::Lock;
+use crate::owner::OwnerError;
 use crate::terminal::{self, Console};
 use crate::tools::Tools;
 use crate::turn::Seat;
@@ -44,6 +47,28 @@ enum Command {
         #[arg(long, default_value_t = 20, value_name = "N")]
         limit: usize,
         /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the brake on: nothing new starts, and what runs ends after its turn.
+    Stop(BindingArg),
+    /// Remove a lock whose owner is gone. It leaves the brake on.
+    Unlock(BindingArg),
+    /// Tell whether it runs, whether the brake is on, and how many turns are left.
+    Status {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell why a message was answered, or was not.
+    Why {
+        /// The message's id: in Discord, "Copy Message ID".
+        message: String,
+        #[command(flatten)]
+        binding: BindingArg,
+        /// One JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -89,9 +114,16 @@ pub fn run() -> ExitCode {
             let text = crate::render::printable(&format!("{error:#}"));
             // When standard error is gone there is nobody left to tell.
             let _ = writeln!(std::io::stderr(), "sage-connector: {text}");
-            let misbound = error.is::<BindingError>() || error.is::<SetupError>();
-            ExitCode::from(if misbound { 2 } else { 1 })
+            ExitCode::from(code_of(&error))
         }
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<OwnerError>() {
+        Some(error) if error.is_held() => 3,
+        _ if error.is::<BindingError>() || error.is::<SetupError>() => 2,
+        _ => 1,
     }
 }
 
@@ -101,6 +133,20 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
         Command::Turns { binding, limit, json } => {
             print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;
+        }
+        Command::Stop(BindingArg { binding }) => {
+            print(&control::stop(&Binding::load(&binding)?.folder())?)?;
+        }
+        Command::Unlock(BindingArg { binding }) => {
+            print(&control::unlock(&Binding::load(&binding)?.folder())?)?;
+        }
+        Command::Status { binding, json } => {
+            let binding = Binding::load(&binding.binding)?;
+            let now = SystemClock.now();
+            print(&control::status(&binding.folder(), &binding.limits, now, json)?)?;
+        }
+        Command::Why { message, binding, json } => {
+            print(&control::why(&Binding::load(&binding.binding)?.folder(), &message, json)?)?;
         }
         Command::Show { turn, binding, json, html } => {
             let form = match (json, html) {

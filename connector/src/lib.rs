@@ -26,7 +26,11 @@ pub mod delivery;
 
 pub mod render;
 
+pub mod split;
+
 pub mod terminal;
+
+pub mod discord;
 
 pub mod binding;
 
@@ -34,7 +38,11 @@ pub mod key_file;
 
 pub mod lock;
 
+pub mod owner;
+
 pub mod clock;
+
+mod control;
 
 mod history;
 

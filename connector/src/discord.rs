@@ -1,0 +1,18 @@
+//! Sage in a Discord channel, apart from the network: who is heard, in which order, what is said back.
+//!
+//! [`intake`] makes an event an admitted turn in the queue, [`reply`] says the answer and brings an
+//! outbox of an earlier process in order, [`approve`] waits for a button. All of them reach Discord
+//! through a [`port::Port`], which is the network client or, in a test, a list.
+
+pub mod port;
+
+pub mod intake;
+
+pub mod reply;
+
+pub mod approve;
+
+pub mod run;
+
+#[cfg(test)]
+mod tests;
