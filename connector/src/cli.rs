@@ -12,6 +12,7 @@ use crate::binding::{Binding, BindingError};
 use crate::clock::{Clock, SystemClock};
 use crate::control;
 use crate::demo;
+use crate::discord::live;
 use crate::engine::{AnyEngine, SetupError, launch};
 use crate::history::{self, Form};
 use crate::journal::Journal;
@@ -37,6 +38,14 @@ enum Command {
     /// A message is one line; a line that ends in a backslash goes on in the next one. Ctrl-C stops
     /// what is going on, Ctrl-D ends.
     Chat(BindingArg),
+    /// Serve the binding in Discord, until SIGTERM. SIGHUP reads limits, channels and users anew.
+    Run {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// Clear a lock whose owner is gone first, as a service manager wants it.
+        #[arg(long)]
+        supervised: bool,
+    },
     /// See it work: a throw-away repository and remote, a confined executor, and a conversation.
     Demo(demo::Options),
     /// List the last turns, oldest first.
@@ -130,6 +139,9 @@ fn code_of(error: &anyhow::Error) -> u8 {
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Chat(BindingArg { binding }) => runtime()?.block_on(chat(&binding))?,
+        Command::Run { binding, supervised } => {
+            return runtime()?.block_on(serve(&binding.binding, supervised));
+        }
         Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
         Command::Turns { binding, limit, json } => {
             print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;
@@ -170,6 +182,16 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+async fn serve(path: &Path, supervised: bool) -> Result<ExitCode> {
+    match live::serve(path, supervised).await? {
+        live::Ended::Told => Ok(ExitCode::SUCCESS),
+        live::Ended::Refused(what) => {
+            let _ = writeln!(std::io::stderr(), "sage-connector: {what}");
+            Ok(ExitCode::from(2))
+        }
+    }
 }
 
 async fn chat(path: &Path) -> Result<()> {

@@ -99,13 +99,14 @@ pub(crate) fn why(folder: &Path, message: &str, as_json: bool) -> Result<String>
 }
 
 fn explain(id: &MessageId, trace: &Trace, ended: Option<&str>) -> String {
-    match (trace.dropped, trace.accepted, trace.admitted, ended) {
-        (Some((at, reason)), ..) => format!("{id} got no turn, at {at}: {}", says(reason)),
-        (_, _, _, Some(ended)) => {
+    // An edit is passed over under the same id, so a turn is told of first.
+    match (ended, trace.admitted, trace.dropped, trace.accepted) {
+        (Some(ended), ..) => {
             format!("{id} got a turn, which ended: {ended}. See: sage-connector show {id}")
         }
-        (_, _, Some(at), None) => format!("{id} got a turn at {at}, which has not ended"),
-        (_, Some(at), None, None) => format!("{id} was taken in at {at} and waits for its turn"),
+        (_, Some(at), ..) => format!("{id} got a turn at {at}, which has not ended"),
+        (_, _, Some((at, reason)), _) => format!("{id} got no turn, at {at}: {}", says(reason)),
+        (.., Some(at)) => format!("{id} was taken in at {at} and waits for its turn"),
         (None, None, None, None) => format!(
             "{id} was never seen. Sage was not running or not connected then, cannot see the \
              channel, or this is not a message's id; nothing is made up for later"

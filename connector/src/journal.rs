@@ -169,7 +169,11 @@ impl Journal {
             if line.told && line.reason == DropReason::OverCeiling {
                 last_told = last_told.max(Some(day(line.at)));
             }
-            dropped.insert(line.id);
+            // An edit, or what came while stopping, is passed over under the id of a message that may
+            // have been accepted before: that one still needs its end.
+            if !matches!(line.reason, DropReason::Rule(_) | DropReason::Stopping) {
+                dropped.insert(line.id);
+            }
         })?;
         let (mut known, mut open) = (HashSet::new(), HashMap::new());
         let inbox = Lines::open(&folder.join("inbox.jsonl"), &mut damage, |line: InboxLine| {

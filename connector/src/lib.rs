@@ -42,6 +42,10 @@ pub mod owner;
 
 pub mod clock;
 
+mod tls;
+
+mod manager;
+
 mod control;
 
 mod history;

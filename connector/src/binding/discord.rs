@@ -36,6 +36,9 @@ pub struct Discord {
     /// How long a plan waits for its button, in seconds. No answer is a no.
     #[serde(default = "approval_timeout")]
     pub approval_timeout_seconds: u64,
+    /// A file of PEM certificates to trust, instead of the system's.
+    #[serde(default)]
+    pub ca_file: Option<PathBuf>,
     /// Another REST base than Discord's; loopback only, for tests.
     pub rest_url: Option<String>,
     /// Another gateway than Discord's; loopback only, for tests.
@@ -65,6 +68,12 @@ impl Token {
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.0
+    }
+
+    /// A token that no file holds.
+    #[cfg(test)]
+    pub(crate) fn for_test(text: &str) -> Self {
+        Self(text.to_owned())
     }
 }
 

@@ -127,6 +127,7 @@ fn place(socket: &Path, limits: Limits) -> Place {
         users: BTreeMap::from([(OWNER.to_owned(), "Owner".to_owned())]),
         token: TokenRef::Credential("token".to_owned()),
         approval_timeout_seconds: 120,
+        ca_file: None,
         rest_url: None,
         gateway_url: None,
     };
