@@ -40,6 +40,9 @@ pub struct Binding {
     pub limits: Limits,
     /// Who talks at the terminal.
     pub terminal: Terminal,
+    /// Start on a kernel that cannot enforce everything. Loud in the log.
+    #[serde(default)]
+    pub allow_degraded: bool,
     /// Sage in a guild; without it only the terminal is there.
     pub discord: Option<Discord>,
 }

@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::binding::{Binding, BindingError};
 use crate::clock::{Clock, SystemClock};
+use crate::confinement;
 use crate::control;
 use crate::demo;
 use crate::discord::live;
@@ -185,6 +186,7 @@ fn print(text: &str) -> Result<()> {
 }
 
 async fn serve(path: &Path, supervised: bool) -> Result<ExitCode> {
+    confinement::names_over_tcp().context("cannot start anew")?;
     match live::serve(path, supervised).await? {
         live::Ended::Told => Ok(ExitCode::SUCCESS),
         live::Ended::Refused(what) => {
@@ -195,8 +197,10 @@ async fn serve(path: &Path, supervised: bool) -> Result<ExitCode> {
 }
 
 async fn chat(path: &Path) -> Result<()> {
+    confinement::names_over_tcp().context("cannot start anew")?;
     let binding = Binding::load(path)?;
     let mut seat = take_seat(&binding)?;
+    confinement::confine(path, &binding, &seat.engine, false)?;
     let shown = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut console = Console::new(
         terminal::lines_of(std::io::BufReader::new(std::io::stdin())),

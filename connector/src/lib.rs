@@ -44,6 +44,8 @@ pub mod clock;
 
 mod tls;
 
+pub mod confinement;
+
 mod manager;
 
 mod control;

@@ -112,9 +112,9 @@ impl Place {
     /// Starts it, and waits until Discord has it.
     #[must_use]
     pub fn start(&self) -> Service {
-        let before = self.fake.seen().gateway.identifies;
+        let before = self.fake.seen().gateway.readies;
         let service = self.launch(&["run"]);
-        self.fake.wait("it identifies", |seen| seen.gateway.identifies > before);
+        self.fake.wait("it is ready", |seen| seen.gateway.readies > before);
         service
     }
 

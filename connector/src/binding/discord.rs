@@ -141,6 +141,16 @@ fn read_token(path: &Path, ours: bool) -> Result<Token, BindingError> {
 type Problem = (String, &'static str);
 
 impl Discord {
+    /// The TCP ports that Discord, or what stands for it in a test, is reached by.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let port = |url: &Option<String>| {
+            let Some(url) = url else { return Some(443) };
+            let authority = url.split("://").nth(1)?.split('/').next()?;
+            authority.rsplit_once(':')?.1.parse().ok()
+        };
+        [&self.rest_url, &self.gateway_url].into_iter().filter_map(port).collect()
+    }
+
     /// The first thing wrong with it.
     pub(super) fn first_problem(&self) -> Option<Problem> {
         const ID: &str = "write a Discord id: 15 to 20 digits";

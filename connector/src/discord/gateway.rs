@@ -46,6 +46,8 @@ pub struct Config {
     pub token: Token,
     /// Another gateway than the one that Discord names; for tests.
     pub url: Option<String>,
+    /// Whom it trusts; absent for a plain socket.
+    tls: Option<TlsConnector>,
     /// Whether frames come packed (`zlib-stream`).
     pub compress: bool,
     /// How long HELLO, and READY or RESUMED, may take. The same for a connection to come about.
@@ -55,16 +57,21 @@ pub struct Config {
 }
 
 impl Config {
-    /// As Discord is talked to.
-    #[must_use]
-    pub fn new(token: Token, url: Option<String>) -> Self {
-        Self {
+    /// As Discord is talked to. Certificates are read now.
+    ///
+    /// # Errors
+    /// When there are no certificates to trust.
+    pub fn new(token: Token, url: Option<String>, ca_file: Option<&Path>) -> Result<Self, String> {
+        let plain = url.as_deref().is_some_and(|url| url.starts_with("ws:"));
+        let tls = if plain { None } else { Some(tls::connector(ca_file)?) };
+        Ok(Self {
             token,
             url,
+            tls,
             compress: true,
             patience: Duration::from_secs(20),
             first_wait: Duration::from_secs(1),
-        }
+        })
     }
 }
 
@@ -112,16 +119,9 @@ struct Session {
 }
 
 /// Connects, and stays connected until the receiver is dropped.
-///
-/// # Errors
-/// When there are no certificates to trust.
-pub fn start(
-    config: Config,
-    rest: Rest,
-    ca_file: Option<&Path>,
-) -> Result<mpsc::Receiver<Happened>, String> {
-    let plain = config.url.as_deref().is_some_and(|url| url.starts_with("ws:"));
-    let tls = if plain { None } else { Some(tls::connector(ca_file)?) };
+#[must_use]
+pub fn start(config: Config, rest: Rest) -> mpsc::Receiver<Happened> {
+    let tls = config.tls.clone();
     let (send, receive) = mpsc::channel(QUEUE);
     let gateway = Gateway {
         config,
@@ -135,7 +135,7 @@ pub fn start(
         heard: None,
     };
     tokio::spawn(gateway.run());
-    Ok(receive)
+    receive
 }
 
 struct Gateway {

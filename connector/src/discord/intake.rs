@@ -79,7 +79,7 @@ pub enum ReloadError {
 /// # Errors
 /// When the file is not a valid binding, or changes anything else. Nothing has changed then.
 pub fn reload(current: &Shared, running: &Binding, path: &Path) -> Result<(), ReloadError> {
-    let Binding { name, data_root, executor, engine, limits, terminal, discord } =
+    let Binding { name, data_root, executor, engine, limits, terminal, allow_degraded, discord } =
         Binding::load(path)?;
     let mut now = current.write().unwrap_or_else(PoisonError::into_inner);
     let Some(discord) = discord else { return Err(ReloadError::NeedsRestart("discord")) };
@@ -94,6 +94,7 @@ pub fn reload(current: &Shared, running: &Binding, path: &Path) -> Result<(), Re
         (executor == running.executor, "executor"),
         (engine == running.engine, "engine"),
         (terminal == running.terminal, "terminal"),
+        (allow_degraded == running.allow_degraded, "allowDegraded"),
         (fixed == now.discord, "discord"),
     ];
     if let Some((_, key)) = same.into_iter().find(|(same, _)| !same) {

@@ -25,6 +25,7 @@ use super::rest::Rest;
 use super::run;
 use crate::binding::{Binding, BindingError, Discord};
 use crate::clock::{Clock as _, SystemClock};
+use crate::confinement;
 use crate::engine::{AnyEngine, launch};
 use crate::journal::Journal;
 use crate::lock::Lock;
@@ -69,6 +70,11 @@ pub async fn serve(path: &Path, supervised: bool) -> Result<Ended> {
     let trust = section.ca_file.as_deref();
     let rest =
         Rest::new(section.rest_url.as_deref(), token.clone(), trust).map_err(anyhow::Error::msg)?;
+    let config = gateway::Config::new(token, section.gateway_url.clone(), trust)
+        .map_err(anyhow::Error::msg)?;
+    // Everything is read that is read once. From here on there is no way back.
+    confinement::confine(path, &binding, &engine, true)?;
+
     let network = Network::new(rest.clone());
     let unsettled = reply::reconcile(&mut journal, &network, || SystemClock.now()).await?;
     if unsettled > 0 {
@@ -77,8 +83,7 @@ pub async fn serve(path: &Path, supervised: bool) -> Result<Ended> {
              start again: after five minutes they count as refused"
         );
     }
-    let config = gateway::Config::new(token, section.gateway_url.clone());
-    let events = gateway::start(config, rest, trust).map_err(anyhow::Error::msg)?;
+    let events = gateway::start(config, rest);
     Service::new(path, binding, section, journal, engine, network).run(events, signals).await
 }
 

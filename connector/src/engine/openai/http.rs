@@ -85,6 +85,11 @@ impl Http {
         Ok(Self { endpoint, tls, key, idle })
     }
 
+    /// The port that it connects to.
+    pub(super) fn port(&self) -> u16 {
+        self.endpoint.port
+    }
+
     /// A text for people, without the key should the endpoint have quoted it.
     pub(super) fn mask(&self, text: &str) -> String {
         self.key.as_ref().map_or_else(|| text.to_owned(), |key| key.mask(text))
