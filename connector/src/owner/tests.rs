@@ -262,3 +262,14 @@ fn recovery_clears_what_was_left_and_no_more() {
     assert!(matches!(recover(home.path()), Err(OwnerError::Live { .. })));
     assert!(!is_stopped(home.path()), "what it wrote itself is gone again");
 }
+
+#[test]
+fn a_boot_id_that_systemd_passes_is_the_kernels() {
+    let kernels = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it is there");
+    let passed = kernels.trim().replace('-', "");
+    assert_eq!(super::with_dashes(&passed).as_deref(), Some(kernels.trim()));
+    for odd in ["", "1234", &passed[1..], &format!("{passed}0"), "ééééééééééééééééé"]
+    {
+        assert_eq!(super::with_dashes(odd), None, "{odd}");
+    }
+}
