@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use policy::strict::{self, Problem};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::engine::config::EngineConfig;
@@ -24,9 +26,12 @@ pub use discord::{Discord, Token, TokenRef};
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// The whole file.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Binding {
+    /// The JSON Schema that an editor checks this file by. It is ignored here.
+    #[serde(rename = "$schema", default)]
+    pub schema: Option<String>,
     /// Names this binding; its data is in `<dataRoot>/<name>`.
     pub name: String,
     /// The folder for everything this program writes. Absolute.
@@ -48,7 +53,7 @@ pub struct Binding {
 }
 
 /// Where the executor is.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExecutorRef {
     /// Its Unix socket. Absolute.
@@ -56,7 +61,7 @@ pub struct ExecutorRef {
 }
 
 /// Who talks at the terminal.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Terminal {
     /// The person's role name. The executor lists who this program may speak for.
@@ -64,7 +69,7 @@ pub struct Terminal {
 }
 
 /// Limits on turns.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct Limits {
     /// Turns that are admitted in one day, by UTC.
@@ -165,20 +170,29 @@ impl Binding {
         self.data_root.join(&self.name)
     }
 
-    fn parse(text: &str, path: &str) -> Result<Self, BindingError> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let invalid = |key: String, reason: String| BindingError::Invalid {
-            path: path.to_owned(),
-            key,
-            reason,
+    /// Parses and checks the text of a binding; `path` is what it is called in a message.
+    ///
+    /// # Errors
+    /// [`BindingError::Invalid`].
+    pub(crate) fn parse(text: &str, path: &str) -> Result<Self, BindingError> {
+        let invalid = |problem: Problem| BindingError::Invalid {
+            path: format!("{path}:{}:{}", problem.line, problem.column),
+            key: if problem.key.is_empty() { ".".to_owned() } else { problem.key },
+            reason: problem.reason,
         };
-        let binding: Self = serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| invalid(error.path().to_string(), error.inner().to_string()))?;
-        json.end().map_err(|error| invalid(".".to_owned(), error.to_string()))?;
+        let binding: Self = strict::parse(text).map_err(invalid)?;
         match binding.first_problem() {
-            Some((key, reason)) => Err(invalid(key, reason.to_owned())),
+            Some((key, reason)) => Err(invalid(strict::found(text, &format!("{key}: {reason}")))),
             None => Ok(binding),
         }
+    }
+
+    /// The JSON Schema of a binding, for editors and for the documents.
+    #[must_use]
+    pub fn json_schema() -> serde_json::Value {
+        let mut schema = schemars::schema_for!(Self).to_value();
+        schema["title"] = "The binding of sage-connector".into();
+        schema
     }
 
     fn first_problem(&self) -> Option<(String, &'static str)> {

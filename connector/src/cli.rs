@@ -16,6 +16,7 @@ use crate::demo;
 use crate::discord::live;
 use crate::engine::{AnyEngine, SetupError, launch};
 use crate::history::{self, Form};
+use crate::init;
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::owner::OwnerError;
@@ -46,6 +47,14 @@ enum Command {
         /// Clear a lock whose owner is gone first, as a service manager wants it.
         #[arg(long)]
         supervised: bool,
+    },
+    /// Write a binding to start from.
+    Init(init::Options),
+    /// Print the JSON Schema of a binding, or its reference.
+    Schema {
+        /// As a Markdown table.
+        #[arg(long)]
+        markdown: bool,
     },
     /// See it work: a throw-away repository and remote, a confined executor, and a conversation.
     Demo(demo::Options),
@@ -143,6 +152,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Run { binding, supervised } => {
             return runtime()?.block_on(serve(&binding.binding, supervised));
         }
+        Command::Init(options) => print(&init::init(&options)?)?,
+        Command::Schema { markdown } => print(&init::schema(markdown))?,
         Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
         Command::Turns { binding, limit, json } => {
             print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;

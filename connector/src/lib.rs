@@ -52,6 +52,8 @@ mod control;
 
 mod history;
 
+mod init;
+
 mod demo;
 
 mod cli;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use policy::admission::Mode;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{BindingError, check_private};
@@ -20,7 +21,7 @@ use super::{BindingError, check_private};
 const MAX_TOKEN: u64 = 4096;
 
 /// Sage in one guild.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Discord {
     /// The guild's id.
@@ -50,7 +51,7 @@ fn approval_timeout() -> u64 {
 }
 
 /// Where the bot's token is: one of the two.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub enum TokenRef {
     /// A file of mode 0600 that is no symbolic link. Absolute.

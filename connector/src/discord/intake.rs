@@ -79,8 +79,17 @@ pub enum ReloadError {
 /// # Errors
 /// When the file is not a valid binding, or changes anything else. Nothing has changed then.
 pub fn reload(current: &Shared, running: &Binding, path: &Path) -> Result<(), ReloadError> {
-    let Binding { name, data_root, executor, engine, limits, terminal, allow_degraded, discord } =
-        Binding::load(path)?;
+    let Binding {
+        schema: _,
+        name,
+        data_root,
+        executor,
+        engine,
+        limits,
+        terminal,
+        allow_degraded,
+        discord,
+    } = Binding::load(path)?;
     let mut now = current.write().unwrap_or_else(PoisonError::into_inner);
     let Some(discord) = discord else { return Err(ReloadError::NeedsRestart("discord")) };
     let fixed = Discord {
