@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::binding::{Binding, BindingError};
 use crate::clock::{Clock, SystemClock};
@@ -19,6 +19,7 @@ use crate::history::{self, Form};
 use crate::init;
 use crate::journal::Journal;
 use crate::lock::Lock;
+use crate::metrics;
 use crate::owner::OwnerError;
 use crate::terminal::{self, Console};
 use crate::tools::Tools;
@@ -56,6 +57,17 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Print a shell's completions.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual, one page per command.
+    Man {
+        /// Where to.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// See it work: a throw-away repository and remote, a confined executor, and a conversation.
     Demo(demo::Options),
     /// List the last turns, oldest first.
@@ -78,8 +90,11 @@ enum Command {
         #[command(flatten)]
         binding: BindingArg,
         /// One JSON object.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "prometheus")]
         json: bool,
+        /// Counters, in the text form of Prometheus.
+        #[arg(long)]
+        prometheus: bool,
     },
     /// Tell why a message was answered, or was not.
     Why {
@@ -154,6 +169,16 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Init(options) => print(&init::init(&options)?)?,
         Command::Schema { markdown } => print(&init::schema(markdown))?,
+        Command::Completions { shell } => {
+            let (mut text, mut command) = (Vec::new(), Cli::command());
+            clap_complete::generate(shell, &mut command, "sage-connector", &mut text);
+            print(&String::from_utf8_lossy(&text))?;
+        }
+        Command::Man { folder } => {
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+                .with_context(|| format!("{} cannot be written", folder.display()))?;
+        }
         Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
         Command::Turns { binding, limit, json } => {
             print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;
@@ -164,10 +189,15 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Unlock(BindingArg { binding }) => {
             print(&control::unlock(&Binding::load(&binding)?.folder())?)?;
         }
-        Command::Status { binding, json } => {
+        Command::Status { binding, json, prometheus } => {
             let binding = Binding::load(&binding.binding)?;
             let now = SystemClock.now();
-            print(&control::status(&binding.folder(), &binding.limits, now, json)?)?;
+            let text = if prometheus {
+                metrics::prometheus(&binding.folder())?
+            } else {
+                control::status(&binding.folder(), &binding.limits, now, json)?
+            };
+            print(&text)?;
         }
         Command::Why { message, binding, json } => {
             print(&control::why(&Binding::load(&binding.binding)?.folder(), &message, json)?)?;
@@ -246,7 +276,7 @@ pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<AnyEngine>> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_commands_are_consistent() {

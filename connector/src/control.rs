@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::binding::Limits;
 use crate::journal::{self, DropReason, TURNS, Trace, read_record};
 use crate::message::MessageId;
+use crate::metrics::Counters;
 use crate::owner::{self, Standing};
 use crate::render::printable;
 
@@ -62,6 +63,7 @@ pub(crate) fn status(
             "turnsToday": today,
             "turnsPerDay": limits.turns_per_day,
             "unsettled": open,
+            "counters": Counters::read(folder)?.json(),
         });
         return Ok(format!("{value}\n"));
     }

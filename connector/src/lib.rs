@@ -54,6 +54,8 @@ mod history;
 
 mod init;
 
+mod metrics;
+
 mod demo;
 
 mod cli;

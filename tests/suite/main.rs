@@ -58,8 +58,10 @@ mod confinement;
 
 mod engines;
 
+mod browser;
 mod call;
 mod discord;
+
 mod units;
 
 mod mcp;

@@ -30,6 +30,7 @@ use crate::engine::{AnyEngine, launch};
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::manager;
+use crate::metrics::Connections;
 use crate::owner;
 use crate::tools::Tools;
 use crate::turn::Seat;
@@ -121,6 +122,7 @@ struct Service<'a> {
     places: Places,
     approvals: Arc<Approvals>,
     network: Network,
+    connections: Connections,
     bot: String,
     seat: Option<Seat<AnyEngine>>,
     queue: Option<mpsc::UnboundedReceiver<intake::Queued>>,
@@ -137,6 +139,7 @@ impl<'a> Service<'a> {
     ) -> Self {
         let approvals = Approvals::new(Duration::from_secs(section.approval_timeout_seconds));
         let bot = section.bot.clone();
+        let connections = Connections::open(&binding.folder());
         let limits = binding.limits.clone();
         let current = Arc::new(RwLock::new(Current { discord: section, limits: limits.clone() }));
         let (send, queue) = mpsc::unbounded_channel();
@@ -163,6 +166,7 @@ impl<'a> Service<'a> {
             places: Places::default(),
             approvals,
             network,
+            connections,
             bot,
             seat: Some(seat),
             queue: Some(queue),
@@ -231,6 +235,7 @@ impl<'a> Service<'a> {
                         self.bot
                     );
                 }
+                self.connections.note("ready", SystemClock.now());
                 match gap {
                     Some(gap) => tracing::warn!(
                         seconds = gap.as_secs(),
@@ -241,10 +246,12 @@ impl<'a> Service<'a> {
                 manager::ready("connected");
             }
             Happened::Resumed => {
+                self.connections.note("resumed", SystemClock.now());
                 tracing::info!("resumed");
                 manager::status("connected");
             }
             Happened::Down { reason, next } => {
+                self.connections.note("down", SystemClock.now());
                 tracing::warn!(%reason, next_ms = next.as_millis(), "not connected");
                 manager::status("not connected");
             }
