@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::binding::{Binding, BindingError};
+use crate::check;
 use crate::clock::{Clock, SystemClock};
 use crate::confinement;
 use crate::control;
@@ -67,6 +68,14 @@ enum Command {
         /// Where to.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+    },
+    /// Look whether everything is there that a conversation needs; say nothing to anybody.
+    Check {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// A JSON list of facts.
+        #[arg(long)]
+        json: bool,
     },
     /// See it work: a throw-away repository and remote, a confined executor, and a conversation.
     Demo(demo::Options),
@@ -178,6 +187,11 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             std::fs::create_dir_all(&folder)
                 .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
                 .with_context(|| format!("{} cannot be written", folder.display()))?;
+        }
+        Command::Check { binding, json } => {
+            let (text, good) = runtime()?.block_on(check::check(&binding.binding, json))?;
+            print(&text)?;
+            return Ok(ExitCode::from(u8::from(!good)));
         }
         Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
         Command::Turns { binding, limit, json } => {

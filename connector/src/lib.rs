@@ -50,6 +50,8 @@ mod manager;
 
 mod control;
 
+mod check;
+
 mod history;
 
 mod init;

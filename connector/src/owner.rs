@@ -229,6 +229,7 @@ fn remove_stale(folder: &Path) -> Result<(), OwnerError> {
 /// # Errors
 /// When `STOP` cannot be written, or the owner cannot be told; `STOP` stands in the second case.
 pub fn stop(folder: &Path) -> Result<Option<i32>, OwnerError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
     let gate = gate(folder)?;
     write_stop(folder, "operator", true)?;
     drop(gate);
