@@ -104,13 +104,14 @@ pub fn standing(state_dir: &Path) -> Option<Order> {
     Some(order.unwrap_or_else(|| Order::of_file(&file)))
 }
 
-/// Puts the marker there, durably. One that is there already stays, and is returned.
+/// Puts the marker there, durably, unless one is there already: the stop that then stands, and
+/// whether it is a new one.
 ///
 /// # Errors
 /// When there is no marker afterwards.
-pub fn place(state_dir: &Path, order: &Order) -> io::Result<Order> {
+pub fn place(state_dir: &Path, order: &Order) -> io::Result<(Order, bool)> {
     if let Some(standing) = standing(state_dir) {
-        return Ok(standing);
+        return Ok((standing, false));
     }
     let marker = state_dir.join(MARKER);
     if put(state_dir, MARKER, order).is_err() {
@@ -118,7 +119,7 @@ pub fn place(state_dir: &Path, order: &Order) -> io::Result<Order> {
         OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&marker)?;
     }
     File::open(state_dir)?.sync_all()?;
-    Ok(standing(state_dir).unwrap_or_else(|| order.clone()))
+    Ok((standing(state_dir).unwrap_or_else(|| order.clone()), true))
 }
 
 /// Takes the marker away, durably; whether there was one. First it is noted who did.
@@ -377,9 +378,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         assert_eq!(standing(dir.path()), None);
         let order = Order::now();
-        assert_eq!(place(dir.path(), &order).expect("it is placed"), order);
+        assert_eq!(place(dir.path(), &order).expect("it is placed"), (order.clone(), true));
         let second = Order { at: "later".to_owned(), ..order.clone() };
-        assert_eq!(place(dir.path(), &second).expect("it is there"), order, "the first one stays");
+        let again = place(dir.path(), &second).expect("it is there");
+        assert_eq!(again, (order.clone(), false), "the first one stays");
         assert_eq!(standing(dir.path()), Some(order.clone()));
         assert!(lift(dir.path(), &second).expect("it is lifted"));
         assert_eq!(standing(dir.path()), None);
@@ -415,7 +417,7 @@ mod tests {
         assert_eq!(brake.look(&audit, &approvals), None);
         assert!(!cancel.is_cancelled() && seat.cut().is_none());
 
-        let order = place(dir.path(), &Order::now()).expect("it is placed");
+        let (order, _) = place(dir.path(), &Order::now()).expect("it is placed");
         assert_eq!(brake.look(&audit, &approvals), Some(order.clone()));
         assert!(cancel.is_cancelled());
         assert_eq!(seat.cut(), Some(order.at.clone()));

@@ -11,6 +11,7 @@ use protocol::tool::ToolCall;
 use serde_json::{Value, json};
 
 use crate::stop::stop;
+use crate::vault;
 
 fn steps(explanation: &Explanation) -> Vec<&str> {
     explanation.steps.iter().map(|step| step.step.as_str()).collect()
@@ -18,7 +19,7 @@ fn steps(explanation: &Explanation) -> Vec<&str> {
 
 #[test]
 fn what_is_explained_is_what_the_call_then_gets() {
-    let world = World::builder().vault().home().build();
+    let world = vault::builder(None).home().build();
     let secret = format!("token ghp_{}\n", "a1B2".repeat(9));
     let cases: Vec<(ToolCall, Option<Code>)> = vec![
         (calls::read(ROOT, "README.md"), None),

@@ -134,7 +134,7 @@ mod tests {
         let audit = Audit::open(dir, 900).expect("it opens");
         let line = |event: &str, call: u32, more: serde_json::Value| {
             let mut fields = json!({"peer": 7, "turn": format!("t{}", call / 2), "call": format!("c{call}"),
-                "requester": "Owner", "tool": if call % 2 == 0 { "git_log" } else { "write_file" }});
+                "requester": "Owner", "tool": if call.is_multiple_of(2) { "git_log" } else { "write_file" }});
             let map = fields.as_object_mut().expect("an object");
             map.extend(more.as_object().expect("an object").clone());
             audit.append(event, fields).expect("it appends");

@@ -70,19 +70,17 @@ fn verify_all(dir: &Path, archived: bool) -> io::Result<(Verdict, usize)> {
     let closed = files::closed(dir)?;
     let mut walk = Walk::new(archived);
     let first = closed.first().map_or(1, |(number, _)| *number);
-    let mut expected = if archived { first } else { 1 };
-    for (number, path) in &closed {
+    let numbers = if archived { first } else { 1 }..;
+    for (expected, (number, path)) in numbers.zip(&closed) {
         if *number != expected {
             walk.broken(&files::name(expected), 0, "the file is missing".to_owned());
             break;
         }
         walk.file(&files::name(*number), path)?;
-        expected += 1;
     }
     let current = dir.join(CURRENT);
-    if !closed.is_empty() && !current.exists() {
-        // Closed, and the next one not begun yet.
-    } else {
+    // After a file is closed the next one may not be begun yet.
+    if closed.is_empty() || current.exists() {
         walk.file(CURRENT, &current)?;
     }
     if let Some(reason) = head.and_then(|head| head.misses(&walk.end())) {

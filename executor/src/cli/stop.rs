@@ -46,8 +46,8 @@ pub fn stop(arguments: &Arguments) -> ExitCode {
         Err(why) => return exit::because(exit::USAGE, why),
     };
     let started = Instant::now();
-    let standing = match stop::place(&config.state_dir, &order) {
-        Ok(standing) => standing,
+    let (standing, new) = match stop::place(&config.state_dir, &order) {
+        Ok(placed) => placed,
         Err(error) => {
             let why = format!(
                 "NOT STOPPED: {} cannot be made ({error}); stop the service itself: \
@@ -57,13 +57,12 @@ pub fn stop(arguments: &Arguments) -> ExitCode {
             return exit::because(exit::FAULT, why);
         }
     };
-    if standing == order {
+    if new {
         println!("stopped: nothing is written or fetched until `sage-executor resume`");
     } else {
         let who = one_line(&standing.who());
         println!("stopped already, by {who} at {}", one_line(&standing.at));
     }
-    let new = standing == order;
     match hear(arguments, &config, "halted", new.then_some("stopped"), &standing, started) {
         Ok(Heard::Said(line)) => {
             let took = started.elapsed().as_millis();

@@ -35,8 +35,8 @@ fn stop(world: &HttpsWorld) {
     assert_eq!(world.skeletons(), 0);
     let audit = std::fs::read_to_string(world.folder().join("state/audit.jsonl"));
     let audit = audit.expect("there is an audit");
-    let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let halted = lines.filter(|line| line["event"] == "halted").last().expect("it halted");
+    let mut lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let halted = lines.rfind(|line| line["event"] == "halted").expect("it halted");
     eprintln!(
         "measured: halted {} µs after the executor saw the stop; the command took {took:?}",
         halted["afterMicros"]
