@@ -28,6 +28,14 @@ mod full_disk;
 
 mod approvals;
 
+mod stop;
+
+mod explain;
+
+mod audit;
+
+mod rate;
+
 mod vault;
 
 mod records;
