@@ -35,6 +35,12 @@ pub struct TooOften {
     pub tell: Option<u64>,
 }
 
+/// A wait in whole seconds, never too short.
+#[must_use]
+pub fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
 impl Rate {
     /// So many calls a minute; at least one.
     #[must_use]

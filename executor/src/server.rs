@@ -30,7 +30,7 @@ use crate::audit::{self, Audit};
 use crate::explain;
 use crate::manager::Pulse;
 use crate::outcomes::{CallKey, Outcomes};
-use crate::rate::{Rate, TooOften};
+use crate::rate::{self, Rate, TooOften};
 use crate::session::{Session, Sessions};
 use crate::stop::{self, Brake, Order, Seat};
 use crate::tools::git_commit::Asked;
@@ -147,7 +147,7 @@ impl Executor {
             may_speak_for: &peer.requesters,
             turn: &request.turn,
             calls_before: session.calls,
-            wait: too_often.map(|too_often| too_often.wait),
+            wait: too_often.map(|too_often| rate::seconds(too_often.wait)),
             stopped: stopped.as_deref(),
         };
         let outcome = match fence::judge(&self.workplace.ground, caller, request.call) {
@@ -262,7 +262,7 @@ impl Executor {
         let peer = &self.peers[&uid];
         let now = Instant::now();
         if let Err(too_often) = peer.explained.take(now) {
-            let seconds = too_often.wait.as_secs() + 1;
+            let seconds = rate::seconds(too_often.wait);
             return Err(Fault::new(format!(
                 "this peer has asked too often in the last minute; ask again in {seconds} s"
             )));
@@ -273,7 +273,7 @@ impl Executor {
             may_speak_for: &peer.requesters,
             turn: &request.turn,
             calls_before: self.sessions.calls(uid, &request.turn.id),
-            wait: peer.rate.wait(now),
+            wait: peer.rate.wait(now).map(rate::seconds),
             stopped: stopped.as_deref(),
         };
         let explanation = explain::explain(&self.workplace, caller, request.call);

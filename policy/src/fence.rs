@@ -3,8 +3,6 @@
 //! Every rule that needs nothing but the call and the configuration stands here. Rules about the
 //! state of a repository stand in [`crate::repository`]; what the file system holds, the tools see.
 
-use std::time::Duration;
-
 use protocol::refusal::{Code, Refusal};
 use protocol::reply::GitAccess;
 use protocol::tool::{self, ToolCall, ToolName};
@@ -71,8 +69,8 @@ pub struct Caller<'a> {
     pub turn: &'a Turn,
     /// How many calls the turn has made before this one.
     pub calls_before: u32,
-    /// How long the peer has to wait, when it has called too often.
-    pub wait: Option<Duration>,
+    /// How long the peer has to wait, in seconds, when it has called too often.
+    pub wait: Option<u64>,
     /// Since when all writing and network tools are stopped, if they are.
     pub stopped: Option<&'a str>,
 }
@@ -323,8 +321,8 @@ pub fn judge(ground: &Ground, caller: Caller<'_>, call: ToolCall) -> Result<Perm
         return Err(not_offered(tool, "The configuration offers no such tool."));
     }
     let requester = speaks_for(caller)?;
-    if let Some(wait) = caller.wait {
-        return Err(too_often(wait));
+    if let Some(seconds) = caller.wait {
+        return Err(too_often(seconds));
     }
     if let Some(since) = caller.stopped.filter(|_| authority::halts(tool)) {
         return Err(stopped(tool, since));
@@ -352,8 +350,7 @@ fn speaks_for(caller: Caller<'_>) -> Result<Option<Requester>, Refusal> {
     }
 }
 
-fn too_often(wait: Duration) -> Refusal {
-    let seconds = wait.as_millis().div_ceil(1000).max(1);
+fn too_often(seconds: u64) -> Refusal {
     Refusal::new(
         Code::Busy,
         "This peer has called too often in the last minute.",
