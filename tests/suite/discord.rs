@@ -4,3 +4,4 @@
 mod check;
 mod day;
 mod fake;
+mod gateway;

@@ -3,12 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
-use harness::discord::{Command, FakeDiscord, Fault, OnIdentify, OnResume, RateLimit, route};
+use harness::discord::{Command, FakeDiscord, Fault, RateLimit, route};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{
-    ConfigBuilder, Event, EventTypeFlags, Intents, Message, Shard, ShardId, StreamExt as _,
+    ConfigBuilder, Event, EventTypeFlags, Intents, Shard, ShardId, StreamExt as _,
 };
 use twilight_http::Client;
 use twilight_http::request::channel::reaction::RequestReactionType;
@@ -133,47 +133,6 @@ fn what_was_missed_is_replayed_after_a_cut() {
     judge.until(&mut shard, |event| matches!(event, Event::Resumed));
     let counts = judge.fake.seen().gateway;
     assert_eq!((counts.identifies, counts.resumes, counts.most_open), (1, 1, 1));
-}
-
-#[test]
-fn a_session_that_is_over_is_identified_anew() {
-    let judge = Judge::new();
-    let mut shard = judge.ready();
-    judge.fake.gateway(|script| script.on_resume.push_back(OnResume::Invalid { resumable: false }));
-    judge.fake.command(&Command::Reconnect);
-    judge.until(&mut shard, |event| matches!(event, Event::Ready(_)));
-    let counts = judge.fake.seen().gateway;
-    assert_eq!((counts.identifies, counts.resumes), (2, 1));
-}
-
-#[test]
-fn close_codes_end_a_client_or_not_as_twilight_reads_them() {
-    std::thread::scope(|scope| {
-        for code in 4000..=4014 {
-            scope.spawn(move || closed_with(code));
-        }
-    });
-}
-
-fn closed_with(code: u16) {
-    let judge = Judge::new();
-    judge.fake.gateway(|script| script.on_identify.push_back(OnIdentify::Close(code)));
-    let mut shard = judge.shard();
-    let got = judge.wait(async {
-        loop {
-            let next = futures::StreamExt::next(&mut shard).await;
-            if let Some(Ok(Message::Close(close))) = next {
-                return close.map(|close| close.code);
-            }
-        }
-    });
-    assert_eq!(got, Some(code));
-    if matches!(code, 4004 | 4010..=4014) {
-        let next = judge.wait(futures::StreamExt::next(&mut shard));
-        assert!(next.is_none(), "{code}: {next:?}");
-    } else {
-        judge.until(&mut shard, |event| matches!(event, Event::Ready(_)));
-    }
 }
 
 #[test]
