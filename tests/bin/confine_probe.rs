@@ -15,7 +15,9 @@ use ::confine::domain::Domain;
 use ::confine::grants::{self, Grant, Grants, Rights};
 use ::confine::kernel::KernelSupport;
 use ::confine::launcher::{self, Launcher};
-use harness::confine;
+use harness::rows::Setting;
+use harness::{confine, escapes};
+use policy::authority::TABLE;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
@@ -29,6 +31,9 @@ fn main() -> ExitCode {
         [_, "run-git", git, repository] => run_git(Path::new(git), Path::new(repository)),
         [_, "hang", tree] => run_hanging(Path::new(tree)),
         [_, "attack", tree, outside] => attack(Path::new(tree), Path::new(outside)),
+        [_, "rows", folder, ports, aim] => rows(Path::new(folder), ports, aim),
+        [_, "escape", name, aim] => escape(name, aim),
+        [_, "raw", code] => raw(code),
         [_, "threads"] => with_a_second_thread(),
         [_, "degraded", abi] => degraded(abi.parse().expect("a number")),
         _ => ExitCode::from(2),
@@ -120,6 +125,37 @@ fn attack(tree: &Path, outside: &Path) -> ExitCode {
     let user = nix::sched::CloneFlags::CLONE_NEWUSER;
     tell("user-namespace", nix::sched::unshare(user).map_err(io::Error::from));
     ExitCode::SUCCESS
+}
+
+/// Becomes a daemon as the executor does, and tries every escape in every row of it.
+fn rows(folder: &Path, ports: &str, aim: &str) -> ExitCode {
+    let ports: [u16; 2] = serde_json::from_str(ports).expect("two ports");
+    let own = std::env::current_exe().expect("a program has a path");
+    let setting = Setting::open(folder, ports, &own);
+    let kernel = KernelSupport::detect();
+    let plan = DaemonPlan { grants: setting.daemon_grants(), kernel, open_files: 1024 };
+    let enforced = daemon::enter(&plan).expect("confinement");
+    assert!(enforced.degraded().is_empty(), "{enforced:?}");
+    for row in TABLE {
+        let told = setting.run(row.step, &format!("escapes {aim}"));
+        println!("{}: {}", row.step.as_str(), told.trim_end());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Tries one escape with nothing around it.
+fn escape(name: &str, aim: &str) -> ExitCode {
+    let aim = serde_json::from_str(aim).expect("an aim");
+    println!("{}", escapes::try_one(name, &aim));
+    ExitCode::SUCCESS
+}
+
+/// Runs python under the daemon's own filter, and no other.
+fn raw(code: &str) -> ExitCode {
+    let spec = confine::python(code, Vec::new());
+    let (_, _launcher) = enter(&[&spec], Vec::new());
+    let status = Command::new(&spec.program).args(&spec.args).status().expect("python starts");
+    ExitCode::from(u8::from(!status.success()))
 }
 
 fn tell<T: Debug>(name: &str, result: io::Result<T>) {

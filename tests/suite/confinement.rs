@@ -11,6 +11,8 @@ mod doors;
 
 mod endings;
 
+mod escapes;
+
 mod executor_process;
 
 mod gits;
