@@ -17,6 +17,8 @@ mod executor_process;
 
 mod gits;
 
+mod hunt;
+
 mod live;
 
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -29,35 +29,10 @@ pub(super) const TABLE: &[Attempt] = &[
         Ok(nix::unistd::execveat(file, c"", &[TRUE], NOTHING, AtFlags::AT_EMPTY_PATH).map(drop)?)
     }),
     attempt("execveat-every-number", Row(other_by_descriptor), |_| {
-        let file = open(Path::new("/bin/true"), OFlags::PATH)?;
-        let mut last = None;
-        for _ in DESCRIPTORS {
-            let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&file, next(last.as_ref())) else {
-                break;
-            };
-            let done = nix::unistd::execveat(&copy, c"", &[TRUE], NOTHING, AtFlags::AT_EMPTY_PATH);
-            match done {
-                Err(Errno::EPERM) => last = Some(copy),
-                other => return Ok(other.map(drop)?),
-            }
-        }
-        Err(Errno::EPERM.into())
+        under_every_number(Path::new("/bin/true"), &[TRUE])
     }),
     attempt("the-loader-by-every-number", Row(other_by_descriptor), |_| {
-        let file = open(&loader(), OFlags::PATH)?;
-        let mut last = None;
-        for _ in DESCRIPTORS {
-            let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&file, next(last.as_ref())) else {
-                break;
-            };
-            let words = [c"ld.so", TRUE];
-            let done = nix::unistd::execveat(&copy, c"", &words, NOTHING, AtFlags::AT_EMPTY_PATH);
-            match done {
-                Err(Errno::EPERM) => last = Some(copy),
-                other => return Ok(other.map(drop)?),
-            }
-        }
-        Err(Errno::EPERM.into())
+        under_every_number(&loader(), &[c"ld.so", TRUE])
     }),
     attempt("spawn-a-shell", Row(shell), |_| spawn("/bin/sh", &["-c", "exit 0"])),
     attempt("spawn-another", Row(other), |_| spawn("/bin/true", &[])),
@@ -88,8 +63,20 @@ fn loader() -> std::path::PathBuf {
     found.expect("a loader").to_path_buf()
 }
 
-fn next<F: AsFd>(last: Option<&F>) -> RawFd {
-    last.map_or(3, |last| last.as_fd().as_raw_fd() + 1)
+/// Executes a file from a descriptor, under every number that it can have: a filter may let one pass.
+fn under_every_number(path: &Path, words: &[&CStr]) -> io::Result<()> {
+    let mut file = open(path, OFlags::PATH)?;
+    loop {
+        let empty = AtFlags::AT_EMPTY_PATH;
+        match nix::unistd::execveat(&file, c"", words, NOTHING, empty) {
+            Err(Errno::EPERM) => {}
+            other => return Ok(other.map(drop)?),
+        }
+        let Ok(copy) = rustix::io::fcntl_dupfd_cloexec(&file, file.as_raw_fd() + 1) else {
+            return Err(Errno::EPERM.into());
+        };
+        file = copy;
+    }
 }
 
 fn spawn(program: &str, words: &[&str]) -> io::Result<()> {
