@@ -36,6 +36,8 @@ mod reads;
 
 mod repositories;
 
+mod crowd;
+
 mod differences;
 
 mod same_as_git;
