@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +14,9 @@ use std::process::ExitCode;
 use nix::fcntl::AtFlags;
 use nix::unistd::{execve, execveat};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Resource, Signal, chdir, getppid, set_parent_process_death_signal, umask};
+use rustix::process::{
+    Resource, Signal, chdir, getppid, getrlimit, set_parent_process_death_signal, umask,
+};
 
 use super::ConfineError;
 use super::child::{ChildLimits, ExecRule, Frame, SETUP_FAILED, failure_mark};
@@ -42,10 +44,11 @@ fn become_program(frame: &Frame) -> Result<Infallible, ConfineError> {
     fds::close_all_but(frame.keep.as_slice(), frame.descriptors);
     chdir(&frame.cwd).map_err(|error| ConfineError::system("entering the folder", error))?;
     umask(Mode::from_raw_mode(frame.umask));
-    let program = open_program(&frame.program)?;
+    let (program, open_files) = open_program(&frame.program, frame.limits.open_files)?;
     let words = Words::new(frame)?;
     let domain = Domain::build(&frame.grants, &frame.kernel)?;
     limit(&frame.limits)?;
+    privileges::limit(Resource::Nofile, open_files)?;
     privileges::not_dumpable()?;
     privileges::drop_capabilities()?;
     privileges::no_new_privileges()?;
@@ -74,10 +77,26 @@ fn die_with_parent(parent: u32) -> Result<(), ConfineError> {
     Err(ConfineError::system("finding its parent", io::Error::other("the parent is gone")))
 }
 
-/// Opens the program without reading it, to be executed from the descriptor.
-fn open_program(path: &Path) -> Result<OwnedFd, ConfineError> {
-    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|error| ConfineError::system("opening the program", error))
+/// Opens the program without reading it, to be executed from the descriptor. Says how many
+/// descriptors the process may have from then on.
+///
+/// The filter lets the process become whatever has the descriptor's number, for as long as it lives.
+/// So the number is the limit itself: nothing can be opened or duplicated onto it again.
+fn open_program(path: &Path, open_files: u64) -> Result<(OwnedFd, u64), ConfineError> {
+    let opening = |error: rustix::io::Errno| {
+        ConfineError::system("opening the program", io::Error::from(error))
+    };
+    let program = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let program = program.map_err(opening)?;
+    let most = getrlimit(Resource::Nofile).current.map_or(open_files, |now| now.saturating_sub(1));
+    let number = open_files.min(most);
+    let least = RawFd::try_from(number).unwrap_or(RawFd::MAX);
+    let program = rustix::io::fcntl_dupfd_cloexec(&program, least).map_err(opening)?;
+    if program.as_raw_fd() != least {
+        let taken = io::Error::other("its number is taken");
+        return Err(ConfineError::system("opening the program", taken));
+    }
+    Ok((program, number))
 }
 
 fn profile(rule: ExecRule, program: &OwnedFd) -> Profile {
@@ -92,7 +111,6 @@ fn limit(limits: &ChildLimits) -> Result<(), ConfineError> {
     privileges::limit(Resource::Core, 0)?;
     privileges::limit(Resource::Cpu, limits.cpu_seconds)?;
     privileges::limit(Resource::Fsize, limits.file_size)?;
-    privileges::limit(Resource::Nofile, limits.open_files)?;
     if let Some(bytes) = limits.address_space {
         privileges::limit(Resource::As, bytes)?;
     }

@@ -62,8 +62,6 @@ impl Python {
         let mut start =
             grants::program(&program, "python").map_err(|error| format!("{shown}: {error}"))?;
         start.extend(grants::system_libraries());
-        start.push(grants::dev_null());
-        start.push(Grant::new("/dev/urandom", Rights::READ_FILE, "hash seeds"));
         if let Some(prefix) = program.parent().and_then(Path::parent) {
             // A Python of its own prefix keeps its library there.
             start.push(Grant::optional(prefix.join("lib"), Rights::READ, "the standard library"));

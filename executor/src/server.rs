@@ -387,11 +387,20 @@ pub async fn serve(
 async fn connection(mut stream: UnixStream, executor: Arc<Executor>) {
     let Ok(credentials) = stream.peer_cred() else { return };
     let uid = credentials.uid();
-    let seat = Arc::clone(&executor.connections).try_acquire_owned();
-    let judge = || match (executor.peers.contains_key(&uid), &seat) {
+    let is_known = executor.peers.contains_key(&uid);
+    let seat = is_known.then(|| Arc::clone(&executor.connections).try_acquire_owned().ok());
+    let seat = seat.flatten();
+    // Whoever gets no seat is told so, if they ask before long. Beyond these nobody waits: each costs a
+    // descriptor, and calls need some.
+    static TURNED_AWAY: Semaphore = Semaphore::const_new(64);
+    let place = seat.is_none().then(|| TURNED_AWAY.try_acquire());
+    if matches!(place, Some(Err(_))) {
+        return;
+    }
+    let judge = || match (is_known, &seat) {
         (false, _) => Welcome::UnknownPeer,
-        (true, Err(_)) => Welcome::Busy,
-        (true, Ok(_)) => Welcome::Ok,
+        (true, None) => Welcome::Busy,
+        (true, Some(_)) => Welcome::Ok,
     };
     match wire::greet_client(&mut stream, judge).await {
         Ok(Welcome::Ok) => {}

@@ -2,8 +2,10 @@
 //! be attacked, killed and watched, and a git or python that attempts what it should not.
 
 use std::fmt::Debug;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -18,13 +20,18 @@ use ::confine::launcher::{self, Launcher};
 use connector::binding::Binding;
 use connector::confinement;
 use connector::engine::AnyEngine;
-use harness::confine;
+use harness::rows::Setting;
+use harness::{confine, escapes};
+use policy::authority::TABLE;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        [_, launcher::ROLE] => launcher::role_main(),
+        [_, launcher::ROLE] => {
+            take_a_grant();
+            launcher::role_main()
+        }
         ["git", ..] | [_, executor::tools::web::page::ROLE] => as_git(),
         ["python3", ..] => as_python(),
         [_, "--version"] => say("git version 2.99.0"),
@@ -33,6 +40,9 @@ fn main() -> ExitCode {
         [_, "hang", tree] => run_hanging(Path::new(tree)),
         [_, "attack", tree, outside] => attack(Path::new(tree), Path::new(outside)),
         [_, "connector", binding] => as_connector(Path::new(binding)),
+        [_, "rows", folder, ports, aim] => rows(Path::new(folder), ports, aim),
+        [_, "escape", name, aim] => escape(name, aim),
+        [_, "raw", code] => raw(code),
         [_, "threads"] => with_a_second_thread(),
         [_, "degraded", abi] => degraded(abi.parse().expect("a number")),
         _ => ExitCode::from(2),
@@ -42,6 +52,44 @@ fn main() -> ExitCode {
 fn say(text: &str) -> ExitCode {
     println!("{text}");
     ExitCode::SUCCESS
+}
+
+/// Where a file `take` lies beside this program: notes every grant of the child in `seen`, and takes
+/// away the one that `take` names, under all names that its file has.
+fn take_a_grant() {
+    let own = std::env::current_exe().expect("a program has a path");
+    let Ok(taken) = std::fs::read_to_string(own.with_file_name("take")) else { return };
+    let mut input = Vec::new();
+    io::stdin().read_to_end(&mut input).expect("a frame, and what the program reads");
+    let (length, rest) = input.split_first_chunk::<4>().expect("a length");
+    let (json, rest) = rest.split_at(u32::from_be_bytes(*length) as usize);
+    let mut frame: serde_json::Value = serde_json::from_slice(json).expect("JSON");
+    let seen = File::options().create(true).append(true).open(own.with_file_name("seen"));
+    let mut seen = seen.expect("a file");
+    let grants = frame["grants"]["files"].as_array_mut().expect("grants");
+    let taken = taken.split_once('\t').map(|(path, _)| file_of(path));
+    grants.retain(|grant| {
+        let [path, reason] = ["path", "reason"].map(|key| grant[key].as_str().expect("text"));
+        // What a skeleton is called differs from call to call.
+        let shown = if reason == "the skeleton git directory" { reason } else { path };
+        // One that is left out, as nothing is there, is no grant.
+        if std::fs::exists(path).expect("it can be looked for") {
+            writeln!(seen, "{shown}\t{reason}").expect("a line");
+        }
+        taken.as_ref() != Some(&file_of(shown))
+    });
+    let json = serde_json::to_vec(&frame).expect("JSON");
+    let mut changed = tempfile::tempfile().expect("a file");
+    let length = u32::try_from(json.len()).expect("it is short").to_be_bytes();
+    changed.write_all(&[&length[..], &json, rest].concat()).expect("room");
+    changed.rewind().expect("a file can be read again");
+    nix::unistd::dup2_stdin(&changed).expect("a descriptor");
+}
+
+/// The file that a path leads to, under whatever name, or else the path.
+fn file_of(path: &str) -> Result<(u64, u64), String> {
+    let metadata = std::fs::metadata(path).map_err(|_| path.to_owned())?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// Attempts what standard input lists.
@@ -142,6 +190,37 @@ fn as_connector(path: &Path) -> ExitCode {
     let user = nix::sched::CloneFlags::CLONE_NEWUSER;
     tell("user-namespace", nix::sched::unshare(user).map_err(io::Error::from));
     ExitCode::SUCCESS
+}
+
+/// Becomes a daemon as the executor does, and tries every escape in every row of it.
+fn rows(folder: &Path, ports: &str, aim: &str) -> ExitCode {
+    let ports: [u16; 2] = serde_json::from_str(ports).expect("two ports");
+    let own = std::env::current_exe().expect("a program has a path");
+    let setting = Setting::open(folder, ports, &own);
+    let kernel = KernelSupport::detect();
+    let plan = DaemonPlan { grants: setting.daemon_grants(), kernel, open_files: 1024 };
+    let enforced = daemon::enter(&plan).expect("confinement");
+    assert!(enforced.degraded().is_empty(), "{enforced:?}");
+    for row in TABLE {
+        let told = setting.run(row.step, &format!("escapes {aim}"));
+        println!("{}: {}", row.step.as_str(), told.trim_end());
+    }
+    ExitCode::SUCCESS
+}
+
+/// Tries one escape with nothing around it.
+fn escape(name: &str, aim: &str) -> ExitCode {
+    let aim = serde_json::from_str(aim).expect("an aim");
+    println!("{}", escapes::try_one(name, &aim));
+    ExitCode::SUCCESS
+}
+
+/// Runs python under the daemon's own filter, and no other.
+fn raw(code: &str) -> ExitCode {
+    let spec = confine::python(code, Vec::new());
+    let (_, _launcher) = enter(&[&spec], Vec::new());
+    let status = Command::new(&spec.program).args(&spec.args).status().expect("python starts");
+    ExitCode::from(u8::from(!status.success()))
 }
 
 fn tell<T: Debug>(name: &str, result: io::Result<T>) {

@@ -28,6 +28,10 @@ pub mod web;
 
 pub mod confine;
 
+pub mod escapes;
+
+pub mod rows;
+
 pub mod chat;
 
 pub mod model;

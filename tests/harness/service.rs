@@ -118,6 +118,15 @@ impl Place {
         service
     }
 
+    /// The same as a service manager does: a lock whose owner is gone is cleared first.
+    #[must_use]
+    pub fn start_supervised(&self) -> Service {
+        let before = self.fake.seen().gateway.readies;
+        let service = self.launch(&["run", "--supervised"]);
+        self.fake.wait("it is ready", |seen| seen.gateway.readies > before);
+        service
+    }
+
     /// Starts it, whatever becomes of it.
     ///
     /// # Panics

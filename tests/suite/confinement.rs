@@ -12,9 +12,13 @@ mod doors;
 
 mod endings;
 
+mod escapes;
+
 mod executor_process;
 
 mod gits;
+
+mod hunt;
 
 mod live;
 

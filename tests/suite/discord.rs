@@ -2,6 +2,7 @@
 //! `sage-connector run`, and to a real executor.
 
 mod check;
+mod crash;
 mod day;
 mod fake;
 mod gateway;

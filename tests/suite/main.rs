@@ -44,6 +44,8 @@ mod reads;
 
 mod repositories;
 
+mod crowd;
+
 mod differences;
 
 mod same_as_git;

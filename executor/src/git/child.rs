@@ -67,7 +67,6 @@ impl Git {
         let mut start = program_grants(&program, "git")?;
         start.extend(grants::system_libraries());
         start.push(grants::dev_null());
-        start.push(Grant::new("/dev/urandom", Rights::READ_FILE, "names of temporary files"));
         let askpass = std::env::current_exe().map_err(|error| error.to_string())?;
         Ok(Self { exec_path, program, version, start, askpass })
     }
@@ -201,6 +200,9 @@ impl Git {
 
     fn grants(&self, call: &Call<'_>, row: &Row) -> Grants {
         let mut files = self.start.clone();
+        if !matches!(row.files, Files::ReadRoot | Files::WriteRoot) {
+            files.push(randomness());
+        }
         let objects = call.place.common_dir.join("objects");
         let mut grant = |path: &Path, rights: Rights, reason: &str| {
             files.push(Grant::new(path, rights, reason));
@@ -266,11 +268,11 @@ impl Git {
     /// Everything that remote verbs of a root need, for the daemon's own domain.
     #[must_use]
     pub fn remote_union(&self, root: &GitRoot) -> (Vec<Grant>, Vec<u16>) {
-        let mut files = vec![Grant::optional(
-            self.exec_path.join("git"),
-            Rights::EXEC,
-            "git starts itself as a helper",
-        )];
+        let helper = self.exec_path.join("git");
+        let mut files = vec![
+            randomness(),
+            Grant::optional(helper, Rights::EXEC, "git starts itself as a helper"),
+        ];
         match &root.terms.remote {
             Remote::Local(path) => {
                 files.push(Grant::optional(path, Rights::WRITE_TREE, "a local remote"));
@@ -332,6 +334,11 @@ impl Git {
         }
         files
     }
+}
+
+/// What git needs to write objects, whose files have random names until they are whole.
+fn randomness() -> Grant {
+    Grant::new("/dev/urandom", Rights::READ_FILE, "names of temporary files")
 }
 
 /// DNS over TCP: no child may use UDP.

@@ -377,6 +377,5 @@ fn own_program(own: &Path) -> Result<Vec<Grant>, String> {
     let mut files = grants::program(own, "reading pages")
         .map_err(|error| format!("{}: {error}", own.display()))?;
     files.extend(grants::system_libraries());
-    files.push(grants::dev_null());
     Ok(files)
 }
