@@ -16,7 +16,12 @@ pub struct Cancel(Arc<OwnedFd>);
 
 /// The side that cancels, by [`CancelGuard::cancel`] or by being dropped.
 #[derive(Debug)]
-pub struct CancelGuard(OwnedFd);
+pub struct CancelGuard(Arc<OwnedFd>);
+
+/// Another hand on the same cancellation, for somebody beside the caller. Dropping it cancels
+/// nothing.
+#[derive(Debug, Clone)]
+pub struct Canceller(Arc<OwnedFd>);
 
 /// Makes the two sides of one cancellation.
 ///
@@ -24,7 +29,7 @@ pub struct CancelGuard(OwnedFd);
 /// The process has no descriptor left.
 pub fn pair() -> io::Result<(CancelGuard, Cancel)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    Ok((CancelGuard(write), Cancel(Arc::new(read))))
+    Ok((CancelGuard(Arc::new(write)), Cancel(Arc::new(read))))
 }
 
 impl Cancel {
@@ -48,14 +53,31 @@ impl AsFd for Cancel {
 impl CancelGuard {
     /// Cancels.
     pub fn cancel(self) {}
+
+    /// A hand on this cancellation for somebody else.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller(Arc::clone(&self.0))
+    }
+}
+
+impl Canceller {
+    /// Cancels; a second time changes nothing.
+    pub fn cancel(&self) {
+        tell(&self.0);
+    }
+}
+
+/// When the byte cannot be written the readers are gone or were told before.
+fn tell(pipe: &OwnedFd) {
+    let _ = rustix::io::write(pipe, &[1]);
 }
 
 impl Drop for CancelGuard {
     fn drop(&mut self) {
         // Closing would do, were there not moments in which a thread that is just leaving the
-        // shared descriptor table holds a copy. A byte needs no last copy. When it cannot be
-        // written the readers are gone or were told before.
-        let _ = rustix::io::write(&self.0, &[1]);
+        // shared descriptor table holds a copy. A byte needs no last copy.
+        tell(&self.0);
     }
 }
 
@@ -70,6 +92,17 @@ mod tests {
         assert!(!cancel.is_cancelled() && !copy.is_cancelled());
         guard.cancel();
         assert!(cancel.is_cancelled() && copy.is_cancelled() && cancel.is_cancelled());
+    }
+
+    #[test]
+    fn somebody_beside_the_caller_can_cancel_too_and_need_not() {
+        let (guard, cancel) = pair().expect("descriptors");
+        drop(guard.canceller());
+        assert!(!cancel.is_cancelled());
+        let canceller = guard.canceller();
+        canceller.cancel();
+        canceller.cancel();
+        assert!(cancel.is_cancelled());
     }
 
     #[test]

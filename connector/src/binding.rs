@@ -5,6 +5,8 @@
 //! this program cannot read. Anything unexpected refuses the start and names the key, because a
 //! misread limit or allowlist is worse than no start.
 
+mod discord;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -12,17 +14,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use policy::strict::{self, Problem};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::engine::config::EngineConfig;
+
+pub use discord::{Discord, Token, TokenRef};
 
 /// The longest binding that is read, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// The whole file.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Binding {
+    /// The JSON Schema that an editor checks this file by. It is ignored here.
+    #[serde(rename = "$schema", default)]
+    pub schema: Option<String>,
     /// Names this binding; its data is in `<dataRoot>/<name>`.
     pub name: String,
     /// The folder for everything this program writes. Absolute.
@@ -36,10 +45,15 @@ pub struct Binding {
     pub limits: Limits,
     /// Who talks at the terminal.
     pub terminal: Terminal,
+    /// Start on a kernel that cannot enforce everything. Loud in the log.
+    #[serde(default)]
+    pub allow_degraded: bool,
+    /// Sage in a guild; without it only the terminal is there.
+    pub discord: Option<Discord>,
 }
 
 /// Where the executor is.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExecutorRef {
     /// Its Unix socket. Absolute.
@@ -47,7 +61,7 @@ pub struct ExecutorRef {
 }
 
 /// Who talks at the terminal.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Terminal {
     /// The person's role name. The executor lists who this program may speak for.
@@ -55,7 +69,7 @@ pub struct Terminal {
 }
 
 /// Limits on turns.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename_all = "camelCase")]
 pub struct Limits {
     /// Turns that are admitted in one day, by UTC.
@@ -99,14 +113,24 @@ pub enum BindingError {
         source: io::Error,
     },
     /// The file is not a private regular file of ours.
-    #[error("the binding {path} {problem}; {fix}")]
+    #[error("{what} {path} {problem}; {fix}")]
     NotPrivate {
+        /// What kind of file it is.
+        what: &'static str,
         /// The file.
         path: String,
         /// What is wrong with it.
         problem: String,
         /// What to do.
         fix: String,
+    },
+    /// The bot's token cannot be used.
+    #[error("the token {path} {problem}")]
+    Token {
+        /// The file or credential.
+        path: String,
+        /// What is wrong and what to do.
+        problem: String,
     },
     /// A key is unknown, missing, or of the wrong type or value.
     #[error("the binding {path} is not valid at `{key}`: {reason}")]
@@ -134,7 +158,7 @@ impl Binding {
             .custom_flags(OFlag::O_NONBLOCK.bits())
             .open(path)
             .map_err(read)?;
-        check_private(&file, &shown)?;
+        check_private(&file, "the binding", &shown)?;
         let mut text = String::new();
         file.take(MAX_BYTES).read_to_string(&mut text).map_err(read)?;
         Self::parse(&text, &shown)
@@ -146,23 +170,32 @@ impl Binding {
         self.data_root.join(&self.name)
     }
 
-    fn parse(text: &str, path: &str) -> Result<Self, BindingError> {
-        let mut json = serde_json::Deserializer::from_str(text);
-        let invalid = |key: String, reason: String| BindingError::Invalid {
-            path: path.to_owned(),
-            key,
-            reason,
+    /// Parses and checks the text of a binding; `path` is what it is called in a message.
+    ///
+    /// # Errors
+    /// [`BindingError::Invalid`].
+    pub(crate) fn parse(text: &str, path: &str) -> Result<Self, BindingError> {
+        let invalid = |problem: Problem| BindingError::Invalid {
+            path: format!("{path}:{}:{}", problem.line, problem.column),
+            key: if problem.key.is_empty() { ".".to_owned() } else { problem.key },
+            reason: problem.reason,
         };
-        let binding: Self = serde_path_to_error::deserialize(&mut json)
-            .map_err(|error| invalid(error.path().to_string(), error.inner().to_string()))?;
-        json.end().map_err(|error| invalid(".".to_owned(), error.to_string()))?;
+        let binding: Self = strict::parse(text).map_err(invalid)?;
         match binding.first_problem() {
-            Some((key, reason)) => Err(invalid(key.to_owned(), reason.to_owned())),
+            Some((key, reason)) => Err(invalid(strict::found(text, &format!("{key}: {reason}")))),
             None => Ok(binding),
         }
     }
 
-    fn first_problem(&self) -> Option<(&'static str, &'static str)> {
+    /// The JSON Schema of a binding, for editors and for the documents.
+    #[must_use]
+    pub fn json_schema() -> serde_json::Value {
+        let mut schema = schemars::schema_for!(Self).to_value();
+        schema["title"] = "The binding of sage-connector".into();
+        schema
+    }
+
+    fn first_problem(&self) -> Option<(String, &'static str)> {
         let name_fits = (1..=32).contains(&self.name.len())
             && self.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
         let checks = [
@@ -183,12 +216,15 @@ impl Binding {
                 "nobody may talk here; write a role name that the executor lists, like \"Owner\"",
             ),
         ];
-        let ours = checks.into_iter().find(|(holds, _, _)| !holds);
-        ours.map(|(_, key, reason)| (key, reason)).or_else(|| self.engine.first_problem())
+        let found = checks.into_iter().find(|(holds, _, _)| !holds);
+        found
+            .map(|(_, key, reason)| (key.to_owned(), reason))
+            .or_else(|| self.engine.first_problem().map(|(key, why)| (key.to_owned(), why)))
+            .or_else(|| self.discord.as_ref().and_then(Discord::first_problem))
     }
 }
 
-fn check_private(file: &File, path: &str) -> Result<(), BindingError> {
+fn check_private(file: &File, what: &'static str, path: &str) -> Result<(), BindingError> {
     let meta =
         file.metadata().map_err(|source| BindingError::Read { path: path.to_owned(), source })?;
     let mode = meta.mode() & 0o7777;
@@ -202,7 +238,7 @@ fn check_private(file: &File, path: &str) -> Result<(), BindingError> {
     } else {
         return Ok(());
     };
-    Err(BindingError::NotPrivate { path: path.to_owned(), problem, fix })
+    Err(BindingError::NotPrivate { what, path: path.to_owned(), problem, fix })
 }
 
 #[cfg(test)]

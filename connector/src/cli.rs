@@ -1,19 +1,27 @@
-//! The commands, and what their exit codes mean: 0 done, 1 failed, 2 called wrongly or a bad binding.
+//! The commands, and what their exit codes mean: 0 done, 1 failed, 2 called wrongly or a bad binding,
+//! 3 the brake is on or somebody holds the binding (a supervisor must not try again).
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::binding::{Binding, BindingError};
+use crate::check;
 use crate::clock::{Clock, SystemClock};
+use crate::confinement;
+use crate::control;
 use crate::demo;
+use crate::discord::live;
 use crate::engine::{AnyEngine, SetupError, launch};
 use crate::history::{self, Form};
+use crate::init;
 use crate::journal::Journal;
 use crate::lock::Lock;
+use crate::metrics;
+use crate::owner::OwnerError;
 use crate::terminal::{self, Console};
 use crate::tools::Tools;
 use crate::turn::Seat;
@@ -34,6 +42,41 @@ enum Command {
     /// A message is one line; a line that ends in a backslash goes on in the next one. Ctrl-C stops
     /// what is going on, Ctrl-D ends.
     Chat(BindingArg),
+    /// Serve the binding in Discord, until SIGTERM. SIGHUP reads limits, channels and users anew.
+    Run {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// Clear a lock whose owner is gone first, as a service manager wants it.
+        #[arg(long)]
+        supervised: bool,
+    },
+    /// Write a binding to start from.
+    Init(init::Options),
+    /// Print the JSON Schema of a binding, or its reference.
+    Schema {
+        /// As a Markdown table.
+        #[arg(long)]
+        markdown: bool,
+    },
+    /// Print a shell's completions.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual, one page per command.
+    Man {
+        /// Where to.
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Look whether everything is there that a conversation needs; say nothing to anybody.
+    Check {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// A JSON list of facts.
+        #[arg(long)]
+        json: bool,
+    },
     /// See it work: a throw-away repository and remote, a confined executor, and a conversation.
     Demo(demo::Options),
     /// List the last turns, oldest first.
@@ -44,6 +87,31 @@ enum Command {
         #[arg(long, default_value_t = 20, value_name = "N")]
         limit: usize,
         /// One JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the brake on: nothing new starts, and what runs ends after its turn.
+    Stop(BindingArg),
+    /// Remove a lock whose owner is gone. It leaves the brake on.
+    Unlock(BindingArg),
+    /// Tell whether it runs, whether the brake is on, and how many turns are left.
+    Status {
+        #[command(flatten)]
+        binding: BindingArg,
+        /// One JSON object.
+        #[arg(long, conflicts_with = "prometheus")]
+        json: bool,
+        /// Counters, in the text form of Prometheus.
+        #[arg(long)]
+        prometheus: bool,
+    },
+    /// Tell why a message was answered, or was not.
+    Why {
+        /// The message's id: in Discord, "Copy Message ID".
+        message: String,
+        #[command(flatten)]
+        binding: BindingArg,
+        /// One JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -89,18 +157,64 @@ pub fn run() -> ExitCode {
             let text = crate::render::printable(&format!("{error:#}"));
             // When standard error is gone there is nobody left to tell.
             let _ = writeln!(std::io::stderr(), "sage-connector: {text}");
-            let misbound = error.is::<BindingError>() || error.is::<SetupError>();
-            ExitCode::from(if misbound { 2 } else { 1 })
+            ExitCode::from(code_of(&error))
         }
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref::<OwnerError>() {
+        Some(error) if error.is_held() => 3,
+        _ if error.is::<BindingError>() || error.is::<SetupError>() => 2,
+        _ => 1,
     }
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {
     match command {
         Command::Chat(BindingArg { binding }) => runtime()?.block_on(chat(&binding))?,
+        Command::Run { binding, supervised } => {
+            return runtime()?.block_on(serve(&binding.binding, supervised));
+        }
+        Command::Init(options) => print(&init::init(&options)?)?,
+        Command::Schema { markdown } => print(&init::schema(markdown))?,
+        Command::Completions { shell } => {
+            let (mut text, mut command) = (Vec::new(), Cli::command());
+            clap_complete::generate(shell, &mut command, "sage-connector", &mut text);
+            print(&String::from_utf8_lossy(&text))?;
+        }
+        Command::Man { folder } => {
+            std::fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
+                .with_context(|| format!("{} cannot be written", folder.display()))?;
+        }
+        Command::Check { binding, json } => {
+            let (text, good) = runtime()?.block_on(check::check(&binding.binding, json))?;
+            print(&text)?;
+            return Ok(ExitCode::from(u8::from(!good)));
+        }
         Command::Demo(options) => return runtime()?.block_on(demo::run(options)),
         Command::Turns { binding, limit, json } => {
             print(&history::turns(&Binding::load(&binding.binding)?.folder(), limit, json)?)?;
+        }
+        Command::Stop(BindingArg { binding }) => {
+            print(&control::stop(&Binding::load(&binding)?.folder())?)?;
+        }
+        Command::Unlock(BindingArg { binding }) => {
+            print(&control::unlock(&Binding::load(&binding)?.folder())?)?;
+        }
+        Command::Status { binding, json, prometheus } => {
+            let binding = Binding::load(&binding.binding)?;
+            let now = SystemClock.now();
+            let text = if prometheus {
+                metrics::prometheus(&binding.folder())?
+            } else {
+                control::status(&binding.folder(), &binding.limits, now, json)?
+            };
+            print(&text)?;
+        }
+        Command::Why { message, binding, json } => {
+            print(&control::why(&Binding::load(&binding.binding)?.folder(), &message, json)?)?;
         }
         Command::Show { turn, binding, json, html } => {
             let form = match (json, html) {
@@ -126,9 +240,22 @@ fn print(text: &str) -> Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
 }
 
+async fn serve(path: &Path, supervised: bool) -> Result<ExitCode> {
+    confinement::names_over_tcp().context("cannot start anew")?;
+    match live::serve(path, supervised).await? {
+        live::Ended::Told => Ok(ExitCode::SUCCESS),
+        live::Ended::Refused(what) => {
+            let _ = writeln!(std::io::stderr(), "sage-connector: {what}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
 async fn chat(path: &Path) -> Result<()> {
+    confinement::names_over_tcp().context("cannot start anew")?;
     let binding = Binding::load(path)?;
     let mut seat = take_seat(&binding)?;
+    confinement::confine(path, &binding, &seat.engine, false)?;
     let shown = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let mut console = Console::new(
         terminal::lines_of(std::io::BufReader::new(std::io::stdin())),
@@ -163,7 +290,7 @@ pub(crate) fn take_seat(binding: &Binding) -> Result<Seat<AnyEngine>> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_commands_are_consistent() {

@@ -10,6 +10,14 @@ use crate::message::MessageId;
 
 /// A transport's way of answering one message.
 pub trait Delivery: Send {
+    /// Where the answer goes, when it may have to be sent again after a restart.
+    fn destination(&self) -> Option<Destination> {
+        None
+    }
+
+    /// The turn was admitted and is about to begin. A courtesy: it may be shown, and never waits.
+    fn begun(&mut self) {}
+
     /// Cuts a text into what the transport can send at once.
     fn split(&self, text: &str) -> Vec<String> {
         vec![text.to_owned()]
@@ -22,22 +30,37 @@ pub trait Delivery: Send {
     fn send(&mut self, part: &Part) -> impl Future<Output = Sent> + Send;
 }
 
+/// A place that outlives the process that answers there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Destination {
+    /// The channel's or thread's id.
+    pub channel: String,
+    /// The id of the message that is answered.
+    pub reply_to: String,
+}
+
 /// What kind of thing is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// The engine's answer.
     Reply,
+    /// A plan with its buttons.
+    Question,
     /// The fixed line of a turn that failed.
     Failed,
     /// The fixed line for a message that is too long.
     TooLong,
+    /// The fixed line for a message without text.
+    NoText,
     /// The fixed line, once a day, when the day's turns are used up.
     OverCeiling,
 }
 
 /// One thing to send.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Part {
     /// Names this part for as long as the journal lasts. The same one is never sent for two texts.
     pub nonce: String,
@@ -57,13 +80,19 @@ impl Part {
             .collect()
     }
 
+    /// A question about a plan: `<message id>-q1`, …
+    pub(crate) fn question(id: &str, number: u32, text: String) -> Self {
+        Self { nonce: format!("{id}-q{number}"), kind: Kind::Question, text }
+    }
+
     /// A fixed line: the nonce ends in a letter, so that it can never be taken for an answer's.
     pub(crate) fn fixed(id: &MessageId, kind: Kind, text: String) -> Self {
         let letter = match kind {
             Kind::Failed => "f",
             Kind::TooLong => "b",
+            Kind::NoText => "a",
             Kind::OverCeiling => "c",
-            Kind::Reply => "r",
+            Kind::Reply | Kind::Question => "r",
         };
         Self { nonce: format!("{id}-{letter}"), kind, text }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::StreamExt;
+use protocol::explain::Explanation;
 use protocol::refusal::{Fault, Outcome};
 use protocol::reply::{GitAccess, RootInfo};
 use protocol::service::{Description, Executor, Request};
@@ -134,6 +135,10 @@ impl Executor for Connection {
         offer()
     }
 
+    async fn explain(self, _: Context, _: Request) -> Result<Explanation, Fault> {
+        Err(Fault::new("no test of the connector asks for an explanation"))
+    }
+
     async fn call(self, _: Context, request: Request) -> Outcome {
         locked(&self.state.requests).push(request.clone());
         let _ = self.state.events.send(Event::Began(request.id.clone()));
@@ -172,6 +177,7 @@ pub(crate) fn offer() -> Description {
         tools: ToolName::ALL.to_vec(),
         requesters: vec!["Owner".to_owned()],
         degraded: Vec::new(),
+        stopped: None,
     }
 }
 

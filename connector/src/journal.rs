@@ -9,6 +9,7 @@
 //! | `drops.jsonl`     | every accepted message that gets no turn      | before its fixed line is sent|
 //! | `admissions.jsonl`| every turn                                    | before the engine runs       |
 //! | `turns/<id>.json` | every turn that ended; write-once             | before its answer is sent    |
+//! | `pending/<nonce>.json` | the text of a part that is not settled   | before its intent; then removed |
 //! | `outbox.jsonl`    | every intent to say something, and its result | before and after sending     |
 //!
 //! What survives: a line or record whose writing returned is on disk, also after a power cut. One
@@ -19,32 +20,38 @@
 //! `interrupted` record. Nothing is replayed: what such a turn had already done stands.
 //!
 //! Writing blocks the thread on purpose; nothing may go on before it is durable. The texts of
-//! messages are not kept, only their digests.
+//! messages are not kept, only their digests; what is being said is kept until it is known to have
+//! arrived or not, for only then can it be said again under the same nonce.
 
 mod lines;
+
+mod pending;
 
 mod stages;
 
 mod store;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
+use std::io::{self, BufRead as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::binding::Limits;
-use crate::delivery::{Kind, Part, Sent};
+use crate::delivery::{Destination, Kind, Part, Sent};
 use crate::lock::Lock;
 use crate::message::{Incoming, MessageId};
 use crate::record::{RECORD_VERSION, Source, TextDigest, TurnOutcome, TurnRecord};
 pub use lines::Damage;
 use lines::Lines;
+pub use pending::Unsettled;
 pub use stages::{Accepted, Admission, Admitted, DropReason, Dropped, Intended, Recorded};
 pub use store::{Stored, read_record, stored};
 
@@ -53,9 +60,16 @@ pub const TURNS: &str = "turns";
 /// What was said back, in the binding's folder.
 pub const OUTBOX: &str = "outbox.jsonl";
 
-/// The journal of one binding, open for writing by this process alone.
-#[derive(Debug)]
+/// The journal of one binding, open for writing by this process alone. A clone is the same journal:
+/// messages are taken in while a turn goes on.
+#[derive(Debug, Clone)]
 pub struct Journal {
+    books: Arc<Mutex<Books>>,
+    damage: Vec<Damage>,
+}
+
+#[derive(Debug)]
+struct Books {
     inbox: Lines,
     drops: Lines,
     admissions: Lines,
@@ -66,7 +80,9 @@ pub struct Journal {
     open: HashMap<MessageId, Pending>,
     admitted: BTreeMap<Date, u32>,
     last_told: Option<Date>,
-    damage: Vec<Damage>,
+    /// What may have been said before this process, and was not settled.
+    unsettled: BTreeMap<String, Timestamp>,
+    pending: PathBuf,
     _lock: Lock,
 }
 
@@ -153,7 +169,11 @@ impl Journal {
             if line.told && line.reason == DropReason::OverCeiling {
                 last_told = last_told.max(Some(day(line.at)));
             }
-            dropped.insert(line.id);
+            // An edit, or what came while stopping, is passed over under the id of a message that may
+            // have been accepted before: that one still needs its end.
+            if !matches!(line.reason, DropReason::Rule(_) | DropReason::Stopping) {
+                dropped.insert(line.id);
+            }
         })?;
         let (mut known, mut open) = (HashSet::new(), HashMap::new());
         let inbox = Lines::open(&folder.join("inbox.jsonl"), &mut damage, |line: InboxLine| {
@@ -171,9 +191,23 @@ impl Journal {
                 pending.admitted = true;
             }
         })?;
-        let outbox = Lines::open(&folder.join(OUTBOX), &mut damage, |_: OutboxLine| {})?;
+        let mut unsettled = BTreeMap::new();
+        let outbox = Lines::open(&folder.join(OUTBOX), &mut damage, |line: OutboxLine| {
+            match line.entry {
+                // The window is measured from the first line, whatever was tried since.
+                OutboxEntry::Intent { .. } => {
+                    unsettled.entry(line.nonce).or_insert(line.at);
+                }
+                OutboxEntry::Result(Sent::Unknown { .. }) => {}
+                OutboxEntry::Result(_) => {
+                    unsettled.remove(&line.nonce);
+                }
+            }
+        })?;
+        let pending = folder.join(pending::PENDING);
+        pending::prepare(&pending, &unsettled)?;
         store::sync_folder(&folder)?;
-        Ok(Self {
+        let books = Books {
             inbox,
             drops,
             admissions,
@@ -183,9 +217,15 @@ impl Journal {
             open,
             admitted,
             last_told,
-            damage,
+            unsettled,
+            pending,
             _lock: lock,
-        })
+        };
+        Ok(Self { books: Arc::new(Mutex::new(books)), damage })
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lines that were found torn when the journal was opened.
@@ -194,18 +234,19 @@ impl Journal {
         &self.damage
     }
 
-    /// Gives every message that a crash left without an end its `interrupted` record. Called once,
-    /// before the first message.
+    /// Gives every message that a crash left without an end its `interrupted` record: before the first
+    /// message, and at the end for those whose turn was not begun.
     ///
     /// # Errors
     /// When a record cannot be written.
     pub fn recover(&mut self, now: Timestamp) -> Result<Vec<MessageId>, JournalError> {
-        let mut left: Vec<_> = std::mem::take(&mut self.open).into_iter().collect();
+        let mut books = self.books();
+        let mut left: Vec<_> = std::mem::take(&mut books.open).into_iter().collect();
         left.sort_by(|(a, one), (b, other)| (one.received, a).cmp(&(other.received, b)));
         let mut ids = Vec::with_capacity(left.len());
         for (id, Pending { source, received, admitted }) in left {
             store::write_once(
-                &self.turns,
+                &books.turns,
                 &TurnRecord {
                     version: RECORD_VERSION,
                     id: id.clone(),
@@ -235,7 +276,8 @@ impl Journal {
         incoming: Incoming,
         now: Timestamp,
     ) -> Result<Option<Accepted>, JournalError> {
-        if !self.known.insert(digest(&incoming.id)) {
+        let mut books = self.books();
+        if !books.known.insert(digest(&incoming.id)) {
             return Ok(None);
         }
         let source = source(&incoming);
@@ -245,8 +287,8 @@ impl Journal {
             source: source.clone(),
             text: TextDigest::of(&incoming.text),
         };
-        self.inbox.append(&line)?;
-        self.open.insert(line.id, Pending { source, received: now, admitted: false });
+        books.inbox.append(&line)?;
+        books.open.insert(line.id, Pending { source, received: now, admitted: false });
         Ok(Some(Accepted { incoming, received: now, since: Instant::now() }))
     }
 
@@ -260,34 +302,28 @@ impl Journal {
         limits: &Limits,
         now: Timestamp,
     ) -> Result<Admission, JournalError> {
+        let mut books = self.books();
         let today = day(now);
-        let used = self.admitted.get(&today).copied().unwrap_or(0);
+        let used = books.admitted.get(&today).copied().unwrap_or(0);
+        if accepted.incoming.text.trim().is_empty() {
+            return books.drop_message(accepted, DropReason::NoText, true, now);
+        }
         if accepted.incoming.text.chars().count() > limits.max_message_chars {
-            return self.drop_message(accepted, DropReason::TooLong, true, now);
+            return books.drop_message(accepted, DropReason::TooLong, true, now);
         }
         if used >= limits.turns_per_day {
-            let tell = self.last_told != Some(today);
-            self.last_told = Some(today);
-            return self.drop_message(accepted, DropReason::OverCeiling, tell, now);
+            let tell = books.last_told != Some(today);
+            books.last_told = Some(today);
+            return books.drop_message(accepted, DropReason::OverCeiling, tell, now);
         }
         // Counted first: a line that could not be written whole may still be there.
-        self.admitted.insert(today, used + 1);
+        books.admitted.insert(today, used + 1);
         let id = accepted.incoming.id.clone();
-        self.admissions.append(&AdmissionLine { id, at: now })?;
+        books.admissions.append(&AdmissionLine { id: id.clone(), at: now })?;
+        if let Some(pending) = books.open.get_mut(&id) {
+            pending.admitted = true;
+        }
         Ok(Admission::Admitted(Admitted(accepted)))
-    }
-
-    fn drop_message(
-        &mut self,
-        accepted: Accepted,
-        reason: DropReason,
-        told: bool,
-        now: Timestamp,
-    ) -> Result<Admission, JournalError> {
-        let id = accepted.incoming.id;
-        self.drops.append(&DropLine { id: id.clone(), at: now, reason, told })?;
-        self.open.remove(&id);
-        Ok(Admission::Dropped(Dropped { id, reason, tell: told }))
     }
 
     /// Writes a turn's record, which ends the turn.
@@ -299,18 +335,28 @@ impl Journal {
         _admitted: Admitted,
         record: &TurnRecord,
     ) -> Result<Recorded, JournalError> {
-        store::write_once(&self.turns, record)?;
-        self.open.remove(&record.id);
+        let mut books = self.books();
+        store::write_once(&books.turns, record)?;
+        books.open.remove(&record.id);
         Ok(Recorded(()))
     }
 
-    /// Writes down that a part is about to be sent.
+    /// Writes down that a part is about to be sent, and where, when that has to outlive this process.
     ///
     /// # Errors
-    /// When the line cannot be written.
-    pub fn intend(&mut self, part: &Part, now: Timestamp) -> Result<Intended, JournalError> {
+    /// When it cannot be written.
+    pub fn intend(
+        &mut self,
+        part: &Part,
+        to: Option<Destination>,
+        now: Timestamp,
+    ) -> Result<Intended, JournalError> {
+        let mut books = self.books();
+        if let Some(to) = to {
+            pending::write(&books.pending, part, to)?;
+        }
         let entry = OutboxEntry::Intent { intent: part.kind, text: TextDigest::of(&part.text) };
-        self.outbox.append(&OutboxLine { nonce: part.nonce.clone(), at: now, entry })?;
+        books.outbox.append(&OutboxLine { nonce: part.nonce.clone(), at: now, entry })?;
         Ok(Intended { nonce: part.nonce.clone() })
     }
 
@@ -324,8 +370,55 @@ impl Journal {
         sent: Sent,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        let line = OutboxLine { nonce: intended.nonce, at: now, entry: OutboxEntry::Result(sent) };
-        self.outbox.append(&line)
+        let mut books = self.books();
+        let known = !matches!(sent, Sent::Unknown { .. });
+        let Intended { nonce } = intended;
+        let entry = OutboxEntry::Result(sent);
+        books.outbox.append(&OutboxLine { nonce: nonce.clone(), at: now, entry })?;
+        if known {
+            pending::remove(&books.pending, &nonce)?;
+        }
+        Ok(())
+    }
+
+    /// What an earlier process may have said. Taken once, before anything new is said: each is to be
+    /// settled.
+    ///
+    /// # Errors
+    /// When what was to be said cannot be read.
+    pub fn unsettled(&mut self) -> Result<Vec<Unsettled>, JournalError> {
+        let mut books = self.books();
+        let left = std::mem::take(&mut books.unsettled);
+        left.into_iter().map(|(nonce, first)| pending::read(&books.pending, nonce, first)).collect()
+    }
+
+    /// Notes a message that nobody may know was seen: one line, and nothing is said.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub fn pass_over(
+        &mut self,
+        id: &MessageId,
+        reason: DropReason,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let line = DropLine { id: id.clone(), at: now, reason, told: false };
+        self.books().drops.append(&line)
+    }
+}
+
+impl Books {
+    fn drop_message(
+        &mut self,
+        accepted: Accepted,
+        reason: DropReason,
+        told: bool,
+        now: Timestamp,
+    ) -> Result<Admission, JournalError> {
+        let id = accepted.incoming.id;
+        self.drops.append(&DropLine { id: id.clone(), at: now, reason, told })?;
+        self.open.remove(&id);
+        Ok(Admission::Dropped(Dropped { id, reason, tell: told }))
     }
 }
 
@@ -343,12 +436,78 @@ pub fn source(incoming: &Incoming) -> Source {
 
 /// Reads the outbox of a folder that another process may be writing; a torn last line is left alone.
 pub(crate) fn read_outbox(folder: &Path) -> io::Result<Vec<OutboxLine>> {
-    let text = match std::fs::read(folder.join(OUTBOX)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+    let mut lines = Vec::new();
+    each(folder, OUTBOX, |line| lines.push(line))?;
+    Ok(lines)
+}
+
+/// What the journal knows of one message.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Trace {
+    /// When it was taken in.
+    pub(crate) accepted: Option<Timestamp>,
+    /// When and why it got no turn.
+    pub(crate) dropped: Option<(Timestamp, DropReason)>,
+    /// When it got one.
+    pub(crate) admitted: Option<Timestamp>,
+}
+
+/// Follows one message through the journal. Takes no lock.
+pub(crate) fn trace(folder: &Path, id: &MessageId) -> io::Result<Trace> {
+    let mut trace = Trace::default();
+    each(folder, "inbox.jsonl", |line: InboxLine| {
+        if line.id == *id {
+            trace.accepted = Some(line.at);
+        }
+    })?;
+    each(folder, "drops.jsonl", |line: DropLine| {
+        if line.id == *id {
+            trace.dropped = Some((line.at, line.reason));
+        }
+    })?;
+    each(folder, "admissions.jsonl", |line: AdmissionLine| {
+        if line.id == *id {
+            trace.admitted = Some(line.at);
+        }
+    })?;
+    Ok(trace)
+}
+
+/// How many turns were admitted on a day, by UTC. Takes no lock.
+pub(crate) fn admitted_on(folder: &Path, now: Timestamp) -> io::Result<u32> {
+    let mut count = 0;
+    each(folder, "admissions.jsonl", |line: AdmissionLine| {
+        count += u32::from(day(line.at) == day(now));
+    })?;
+    Ok(count)
+}
+
+/// How many parts may or may not have arrived. Takes no lock.
+pub(crate) fn open_intents(folder: &Path) -> io::Result<usize> {
+    let mut open = HashSet::new();
+    each(folder, OUTBOX, |line: OutboxLine| {
+        match line.entry {
+            OutboxEntry::Intent { .. } | OutboxEntry::Result(Sent::Unknown { .. }) => {
+                open.insert(line.nonce)
+            }
+            OutboxEntry::Result(_) => open.remove(&line.nonce),
+        };
+    })?;
+    Ok(open.len())
+}
+
+/// Hands on each whole line of a file, one at a time; a file that is not there has none.
+fn each<T: DeserializeOwned>(folder: &Path, name: &str, mut take: impl FnMut(T)) -> io::Result<()> {
+    let file = match std::fs::File::open(folder.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    let lines = text.split(|byte| *byte == b'\n');
-    Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
+    for line in io::BufReader::new(file).split(b'\n') {
+        if let Ok(line) = serde_json::from_slice(&line?) {
+            take(line);
+        }
+    }
+    Ok(())
 }
 
 fn day(at: Timestamp) -> Date {

@@ -26,7 +26,11 @@ pub mod delivery;
 
 pub mod render;
 
+pub mod split;
+
 pub mod terminal;
+
+pub mod discord;
 
 pub mod binding;
 
@@ -34,9 +38,25 @@ pub mod key_file;
 
 pub mod lock;
 
+pub mod owner;
+
 pub mod clock;
 
+mod tls;
+
+pub mod confinement;
+
+mod manager;
+
+mod control;
+
+mod check;
+
 mod history;
+
+mod init;
+
+mod metrics;
 
 mod demo;
 

@@ -72,10 +72,25 @@ pub async fn run<E: Engine, D: Delivery>(
     let Some(accepted) = seat.journal.accept(incoming, seat.clock.now())? else {
         return Ok(Ended::Known);
     };
-    let admitted = match seat.journal.admit(accepted, &seat.limits, seat.clock.now())? {
+    let admission = seat.journal.admit(accepted, &seat.limits, seat.clock.now())?;
+    go_on(admission, seat, delivery, abort).await
+}
+
+/// Takes a message from its admission on. Its budget of time starts here, however long it waited.
+///
+/// # Errors
+/// When the journal cannot be written.
+pub async fn go_on<E: Engine, D: Delivery>(
+    admission: Admission,
+    seat: &mut Seat<E>,
+    delivery: &mut D,
+    abort: impl Future<Output = ()> + Send,
+) -> Result<Ended, JournalError> {
+    let admitted = match admission {
         Admission::Admitted(admitted) => admitted,
         Admission::Dropped(dropped) => return decline(dropped, seat, delivery).await,
     };
+    delivery.begun();
     let thought = think(&admitted, seat, delivery, abort).await;
     let (parts, outcome) = phrase(&admitted, &thought, delivery);
     let record = write_up(&admitted, thought, &outcome, &parts, seat);
@@ -91,26 +106,35 @@ async fn decline<E: Engine, D: Delivery>(
     delivery: &mut D,
 ) -> Result<Ended, JournalError> {
     let Dropped { id, reason, tell } = dropped;
-    if tell {
-        let (kind, line) = match reason {
-            DropReason::TooLong => (
-                Kind::TooLong,
-                format!(
-                    "That message is too long: I read at most {} characters at once.",
-                    seat.limits.max_message_chars
-                ),
-            ),
-            DropReason::OverCeiling => (
-                Kind::OverCeiling,
-                format!(
-                    "That was all for today: I take {} turns a day. I am back at midnight UTC.",
-                    seat.limits.turns_per_day
-                ),
-            ),
-        };
+    if tell && let Some((kind, line)) = refusal(reason, &seat.limits) {
         deliver(vec![Part::fixed(&id, kind, line)], seat, delivery).await?;
     }
     Ok(Ended::Dropped { reason, told: tell })
+}
+
+/// The fixed line for a message without a turn; none for what is passed over in silence.
+fn refusal(reason: DropReason, limits: &Limits) -> Option<(Kind, String)> {
+    match reason {
+        DropReason::TooLong => Some((
+            Kind::TooLong,
+            format!(
+                "That message is too long: I read at most {} characters at once.",
+                limits.max_message_chars
+            ),
+        )),
+        DropReason::NoText => Some((
+            Kind::NoText,
+            "I read text alone; I cannot see attachments or stickers. Please write it.".to_owned(),
+        )),
+        DropReason::OverCeiling => Some((
+            Kind::OverCeiling,
+            format!(
+                "That was all for today: I take {} turns a day. I am back at midnight UTC.",
+                limits.turns_per_day
+            ),
+        )),
+        DropReason::Stopping | DropReason::Rule(_) => None,
+    }
 }
 
 /// What came of letting the engine work.
@@ -289,7 +313,7 @@ async fn deliver<E: Engine, D: Delivery>(
     delivery: &mut D,
 ) -> Result<(), JournalError> {
     for part in parts {
-        let intended = seat.journal.intend(&part, seat.clock.now())?;
+        let intended = seat.journal.intend(&part, delivery.destination(), seat.clock.now())?;
         let sent = delivery.send(&part).await;
         seat.journal.settle(intended, sent, seat.clock.now())?;
     }

@@ -2,7 +2,7 @@
 //!
 //! The plan's digest covers the tree, the parent, the message, the branch, the remote and the
 //! requester. It is good once, for ten minutes, for the peer and the requester it was made for, and
-//! for this run of the executor: a restart voids what was pending.
+//! for this run of the executor: a restart voids what was pending, and so does STOP.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -102,6 +102,12 @@ impl Approvals {
         digest
     }
 
+    /// Voids every plan that waits; how many.
+    pub fn void(&self) -> usize {
+        let mut pending = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.drain().filter(|(_, plan)| plan.made.elapsed() < GOOD_FOR).count()
+    }
+
     /// Takes an approval, once.
     ///
     /// # Errors
@@ -112,7 +118,7 @@ impl Approvals {
         let plan = pending.remove(digest).filter(|plan| plan.made.elapsed() < GOOD_FOR);
         let why = match plan {
             None => {
-                "there is no such plan: it was used, it is older than ten minutes, or the executor was restarted"
+                "there is no such plan: it was used, it is older than ten minutes, the executor was restarted, or the operator stopped it"
             }
             Some(plan) if plan.bound == *now => return Ok(()),
             Some(plan) => plan.bound.differs(now),

@@ -1,61 +1,120 @@
-//! The audit: one append-only file of JSON lines, each carrying the hash of the line before it.
+//! The audit: append-only files of JSON lines, each line carrying the hash of the line before it.
 //!
 //! A call is written down before it acts and again when it is done; one that cannot be written down
 //! is refused. Arguments appear as digests and sizes, never as text.
 //!
 //! What survives: a line is on disk (fdatasync) before the call it announces acts. A crash can tear
 //! the last line only: that call never acted. The next start cuts the torn line off and says so in a
-//! line of its own.
+//! line of its own. A full file is closed under a number (`audit-000001.jsonl`) and the chain goes on
+//! in the next one. `audit.head` names the last line, so that lines cut off the end are missed.
+//!
+//! What it cannot do: whoever can write the state directory can write all of it anew. The head is
+//! therefore told to the log at each start and each change of file, where another user keeps it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use protocol::service::Request;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+pub mod files;
+
+pub mod list;
+
+pub mod verify;
+
+use files::Head;
+
 /// The hash that the first line carries as its predecessor's.
 const GENESIS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// The audit file, open for appending.
+/// The longest name of a turn, a call or a requester that is written as it is, in bytes. They come
+/// from the peer, who could put anything there.
+const MAX_NAME: usize = 128;
+
+/// How long a start waits for a command that has the state directory just now.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The audit, open for appending. One process at a time has it.
 #[derive(Debug)]
 pub struct Audit {
-    path: PathBuf,
+    dir: PathBuf,
+    max_bytes: u64,
     tail: Mutex<Tail>,
+    _lock: File,
 }
 
 #[derive(Debug)]
 struct Tail {
     file: File,
+    head: File,
     last: String,
     sequence: u64,
+    /// The number that the current file gets when it is closed.
+    number: u64,
 }
 
 impl Audit {
-    /// Opens the audit of a state directory, repairing a torn last line.
+    /// Opens the audit of a state directory, repairing a torn last line. A file that would grow over
+    /// `max_bytes` is closed, and the next one begun.
     ///
     /// # Errors
-    /// When the file cannot be read or written.
-    pub fn open(state_dir: &Path) -> io::Result<Self> {
-        let path = state_dir.join("audit.jsonl");
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+    /// When the files cannot be read or written, or another process has them.
+    pub fn open(state_dir: &Path, max_bytes: u64) -> io::Result<Self> {
+        Self::open_locked(state_dir, max_bytes, files::lock(state_dir, LOCK_PATIENCE)?)
+    }
+
+    /// As [`Audit::open`]; nothing, where another process has it.
+    ///
+    /// # Errors
+    /// As [`Audit::open`].
+    pub fn open_unless_taken(state_dir: &Path, max_bytes: u64) -> io::Result<Option<Self>> {
+        match files::lock(state_dir, Duration::ZERO) {
+            Ok(lock) => Self::open_locked(state_dir, max_bytes, lock).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn open_locked(state_dir: &Path, max_bytes: u64, lock: File) -> io::Result<Self> {
+        let mut file = open_current(state_dir)?;
         let torn = end_torn_line(&mut file)?;
-        let (last, sequence) = read_tail(&mut file)?;
-        let audit = Self { path, tail: Mutex::new(Tail { file, last, sequence }) };
+        let closed = files::closed(state_dir)?;
+        let mut end = files::end_of(&mut file)?;
+        if let (None, Some((_, newest))) = (&end, closed.last()) {
+            end = files::end_of(&mut File::open(newest)?)?;
+        }
+        let end = end.unwrap_or_else(|| Head { sequence: 0, hash: GENESIS.to_owned() });
+        let known = files::read_head(state_dir)?;
+        let damage = known.as_ref().and_then(|known| known.misses(&end));
+        let path = state_dir.join(files::HEAD);
+        let head =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let number = closed.last().map_or(1, |(number, _)| number + 1);
+        // A gap in the numbers of the lines stays, for whoever verifies.
+        let sequence = known.map_or(0, |known| known.sequence).max(end.sequence);
+        let tail = Tail { file, head, last: end.hash, sequence, number };
+        let audit =
+            Self { dir: state_dir.to_path_buf(), max_bytes, tail: Mutex::new(tail), _lock: lock };
+        if let Some(reason) = damage {
+            tracing::error!(reason, "the audit is not as it was left");
+            audit.append("damaged", json!({"reason": reason}))?;
+        }
         if torn {
             audit.append("repaired", json!({"reason": "the last line was torn by a crash"}))?;
         }
         Ok(audit)
     }
 
-    /// Where the file is.
+    /// Where the file is that is written now.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.dir.join(files::CURRENT)
     }
 
     /// Waits until nobody is writing.
@@ -69,29 +128,84 @@ impl Audit {
     /// When it could not be written whole; the caller must then not act.
     pub fn append(&self, event: &str, fields: Value) -> io::Result<()> {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let (text, hash) = tail.line(event, &fields);
+        let length = tail.file.metadata()?.len();
+        if length == 0 || length + text.len() as u64 <= self.max_bytes {
+            return tail.write(&text, hash);
+        }
+        let previous = tail.next_file(&self.dir)?;
+        let (text, hash) = tail.line("continued", &json!({"previous": previous}));
+        tail.write(&text, hash)?;
+        let (text, hash) = tail.line(event, &fields);
+        tail.write(&text, hash)
+    }
+
+    /// Tells the log which line is the last one.
+    pub fn tell_head(&self) {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).tell_head();
+    }
+}
+
+impl Tail {
+    /// The text of the next line, and its hash.
+    fn line(&self, event: &str, fields: &Value) -> (String, String) {
         let mut line = Map::new();
-        line.insert("seq".to_owned(), json!(tail.sequence + 1));
+        line.insert("seq".to_owned(), json!(self.sequence + 1));
         line.insert("time".to_owned(), json!(jiff::Timestamp::now().to_string()));
         line.insert("event".to_owned(), json!(event));
         if let Value::Object(fields) = fields {
-            line.extend(fields);
+            line.extend(fields.clone());
         }
-        line.insert("prev".to_owned(), json!(tail.last));
+        line.insert("prev".to_owned(), json!(self.last));
         let hash = hash_of(&line);
         line.insert("hash".to_owned(), json!(hash));
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        let length = tail.file.metadata()?.len();
-        let written = tail.file.write_all(text.as_bytes()).and_then(|()| tail.file.sync_data());
+        (text, hash)
+    }
+
+    fn write(&mut self, text: &str, hash: String) -> io::Result<()> {
+        let length = self.file.metadata()?.len();
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
         if let Err(error) = written {
             // A half line would break the chain for the next one.
-            tail.file.set_len(length)?;
+            self.file.set_len(length)?;
             return Err(error);
         }
-        tail.last = hash;
-        tail.sequence += 1;
+        self.last = hash;
+        self.sequence += 1;
+        // After the line and never before it, so that a crash leaves the head behind, not ahead.
+        let head = Head { sequence: self.sequence, hash: self.last.clone() };
+        if let Err(error) = self.head.write_all_at(head.line().as_bytes(), 0) {
+            tracing::warn!(%error, "the audit's head cannot be written");
+        }
         Ok(())
     }
+
+    /// Closes the current file under its number, which is returned as a name, and begins the next.
+    fn next_file(&mut self, dir: &Path) -> io::Result<String> {
+        let name = files::name(self.number);
+        let (current, closed) = (dir.join(files::CURRENT), dir.join(&name));
+        match fs::rename(&current, &closed) {
+            // An earlier attempt came as far as here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && closed.exists() => {}
+            other => other?,
+        }
+        self.file = open_current(dir)?;
+        File::open(dir)?.sync_all()?;
+        self.number += 1;
+        self.tell_head();
+        Ok(name)
+    }
+
+    fn tell_head(&self) {
+        tracing::info!(seq = self.sequence, hash = self.last, "the audit's last line");
+    }
+}
+
+fn open_current(dir: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600).open(dir.join(files::CURRENT))
 }
 
 /// What is said about a call before it acts.
@@ -99,10 +213,10 @@ impl Audit {
 pub fn about(peer: u32, request: &Request) -> Value {
     json!({
         "peer": peer,
-        "turn": request.turn.id,
-        "requester": request.turn.requester,
+        "turn": named(&request.turn.id),
+        "requester": request.turn.requester.as_deref().map(named),
         "origin": request.turn.origin.as_str(),
-        "call": request.id,
+        "call": named(&request.id),
         "tool": request.call.name().as_str(),
         "arguments": summary(&request.call.arguments()),
     })
@@ -129,41 +243,9 @@ fn digest(value: &Value) -> Value {
     }
 }
 
-/// Checks the chain of a file.
-///
-/// # Errors
-/// When the file cannot be read.
-///
-/// # Returns
-/// How many lines hold, and the number of the first broken line (from 1) with the reason.
-pub fn verify(path: &Path) -> io::Result<(u64, Option<(u64, String)>)> {
-    let mut last = GENESIS.to_owned();
-    let mut count = 0;
-    for line in BufReader::new(File::open(path)?).lines() {
-        match check_line(&line?, &last, count + 1) {
-            Ok(hash) => last = hash,
-            Err(reason) => return Ok((count, Some((count + 1, reason)))),
-        }
-        count += 1;
-    }
-    Ok((count, None))
-}
-
-/// The hash of a line that holds.
-fn check_line(line: &str, last: &str, number: u64) -> Result<String, String> {
-    let Ok(Value::Object(mut map)) = serde_json::from_str(line) else {
-        return Err("it is not a JSON object".to_owned());
-    };
-    let Some(Value::String(hash)) = map.remove("hash") else {
-        return Err("it has no hash".to_owned());
-    };
-    if map.get("prev").and_then(Value::as_str) != Some(last) {
-        return Err(format!("line {number} does not follow the line before it"));
-    }
-    if hash_of(&map) != hash {
-        return Err("its hash does not match what it says".to_owned());
-    }
-    Ok(hash)
+/// A name of the peer's choice: as it is, or as a digest when it is too long to be one.
+fn named(name: &str) -> Value {
+    if name.len() <= MAX_NAME { json!(name) } else { digest(&json!(name)) }
 }
 
 fn hash_of(line: &Map<String, Value>) -> String {
@@ -195,55 +277,5 @@ fn end_torn_line(file: &mut File) -> io::Result<bool> {
     Ok(true)
 }
 
-fn read_tail(file: &mut File) -> io::Result<(String, u64)> {
-    let length = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(length.saturating_sub(64 * 1024)))?;
-    let mut tail = Vec::new();
-    file.read_to_end(&mut tail)?;
-    let text = String::from_utf8_lossy(&tail);
-    let Some(line) = text.lines().last() else { return Ok((GENESIS.to_owned(), 0)) };
-    let value: Value = serde_json::from_str(line).unwrap_or_default();
-    let last = value["hash"].as_str().unwrap_or(GENESIS).to_owned();
-    Ok((last, value["seq"].as_u64().unwrap_or(0)))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use serde_json::json;
-
-    use super::{Audit, verify};
-
-    #[test]
-    fn the_chain_holds_until_someone_touches_a_line() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let audit = Audit::open(dir.path()).expect("it opens");
-        for n in 0..3 {
-            audit.append("call", json!({"n": n})).expect("it appends");
-        }
-        assert_eq!(verify(audit.path()).expect("it reads"), (3, None));
-        let reopened = Audit::open(dir.path()).expect("it opens again");
-        reopened.append("call", json!({"n": 3})).expect("it appends");
-        assert_eq!(verify(audit.path()).expect("it reads"), (4, None));
-        let text = std::fs::read_to_string(audit.path()).expect("it reads");
-        std::fs::write(audit.path(), text.replacen("\"n\":1", "\"n\":7", 1)).expect("it writes");
-        let (held, broken) = verify(audit.path()).expect("it reads");
-        assert_eq!(held, 1);
-        assert_eq!(broken.map(|(line, _)| line), Some(2));
-    }
-
-    #[test]
-    fn a_torn_last_line_is_cut_off_and_said_so() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let audit = Audit::open(dir.path()).expect("it opens");
-        audit.append("call", json!({})).expect("it appends");
-        let mut file =
-            std::fs::OpenOptions::new().append(true).open(audit.path()).expect("it opens");
-        file.write_all(b"{\"seq\":2,\"ti").expect("it tears");
-        Audit::open(dir.path()).expect("it opens");
-        assert_eq!(verify(audit.path()).expect("it reads"), (2, None));
-        let text = std::fs::read_to_string(audit.path()).expect("it reads");
-        assert!(text.lines().last().is_some_and(|line| line.contains("\"repaired\"")), "{text}");
-    }
-}
+mod tests;

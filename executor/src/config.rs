@@ -236,6 +236,11 @@ pub struct Limits {
     pub max_connections: usize,
     /// How long one git child may run, in seconds.
     pub git_timeout_seconds: u64,
+    /// Calls of one peer in any minute, refused ones included; the next one is refused as `busy`.
+    pub max_calls_per_minute: u32,
+    /// How long a file of the audit gets, in bytes, before it is closed and the next one begun. No
+    /// file is ever removed.
+    pub max_audit_bytes: u64,
 }
 
 impl Default for Limits {
@@ -248,6 +253,8 @@ impl Default for Limits {
             max_calls_in_flight: 8,
             max_connections: 64,
             git_timeout_seconds: 60,
+            max_calls_per_minute: 600,
+            max_audit_bytes: 16 * 1024 * 1024,
         }
     }
 }
@@ -262,6 +269,8 @@ impl Limits {
             ("maxCallsInFlight", self.max_calls_in_flight as u64),
             ("maxConnections", self.max_connections as u64),
             ("gitTimeoutSeconds", self.git_timeout_seconds),
+            ("maxCallsPerMinute", u64::from(self.max_calls_per_minute)),
+            ("maxAuditBytes", self.max_audit_bytes),
         ];
         if let Some((key, _)) = least.iter().find(|(_, value)| *value == 0) {
             return Err(format!("{key}: 0 would allow nothing"));

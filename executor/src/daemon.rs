@@ -14,6 +14,7 @@ use crate::git::{skeleton, stage};
 use crate::manager;
 use crate::outcomes::Outcomes;
 use crate::server::{Executor, serve};
+use crate::stop;
 use crate::tools::files;
 use crate::workplace::{self, Workplace};
 use confine::daemon::DaemonPlan;
@@ -36,7 +37,11 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
 
     let kernel = KernelSupport::detect().allow_degraded(config.allow_degraded);
     let mut workplace = Workplace::open(&config, &kernel).map_err(anyhow::Error::msg)?;
-    let audit = Audit::open(&config.state_dir).context("the audit cannot be opened")?;
+    let audit = Audit::open(&config.state_dir, config.limits.max_audit_bytes)
+        .context("the audit cannot be opened")?;
+    let stops = stop::Watch::of(&config.state_dir).context(
+        "a stop could not be noticed: stateDir cannot be watched; raise fs.inotify.max_user_instances",
+    )?;
     let outcomes = Outcomes::open(&config.state_dir).context("the outcomes cannot be opened")?;
     skeleton::remove_leftovers(&config.state_dir).context("leftovers cannot be removed")?;
 
@@ -56,9 +61,22 @@ pub fn run(config: &Path) -> anyhow::Result<()> {
     put_right(&workplace, &audit, &outcomes)?;
     audit.append(
         "started",
-        serde_json::json!({"landlockAbi": enforced.abi(), "degraded": workplace.degraded}),
+        serde_json::json!({
+            "landlockAbi": enforced.abi(),
+            "degraded": workplace.degraded,
+            "stopped": stop::standing(&config.state_dir),
+        }),
     )?;
+    if let (None, Some(by)) =
+        (stop::standing(&config.state_dir), stop::take_resumed(&config.state_dir))
+    {
+        audit.append("resumed", serde_json::json!({"order": by}))?;
+    }
+    audit.tell_head();
     let executor = Arc::new(Executor::new(workplace, audit, outcomes, peers));
+    executor.look_for_stop();
+    let looking = Arc::clone(&executor);
+    stops.keep(move || drop(looking.look_for_stop()))?;
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(
         async move {
             listener.set_nonblocking(true)?;

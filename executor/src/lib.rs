@@ -29,4 +29,10 @@ pub mod outcomes;
 
 pub mod approval;
 
+pub mod rate;
+
+pub mod stop;
+
+mod explain;
+
 pub mod cli;

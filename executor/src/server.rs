@@ -13,9 +13,11 @@ use futures::StreamExt;
 use policy::authority;
 use policy::fence::{self, Caller, Permitted};
 use policy::git::Requester;
+use protocol::explain::Explanation;
 use protocol::refusal::{Code, Fault, Outcome, Refusal};
 use protocol::reply::{Committed, PushState, Reply};
-use protocol::service::{Description, Executor as _, Request};
+use protocol::service::{Description, Executor as _, Request, Stopped};
+use protocol::tool::ToolName;
 use protocol::wire::{self, PROTOCOL_VERSION, Welcome};
 use serde_json::{Value, json};
 use tarpc::server::{BaseChannel, Channel};
@@ -25,16 +27,19 @@ use tokio::sync::Semaphore;
 
 use crate::approval::Approvals;
 use crate::audit::{self, Audit};
+use crate::explain;
 use crate::manager::Pulse;
 use crate::outcomes::{CallKey, Outcomes};
+use crate::rate::{self, Rate, TooOften};
 use crate::session::{Session, Sessions};
+use crate::stop::{self, Brake, Order, Seat};
 use crate::tools::git_commit::Asked;
 use crate::tools::{
     self, Failure, file_tools, git_commit, git_pull, git_read, git_remote, record_tools, search,
     web,
 };
 use crate::workplace::Workplace;
-use confine::cancel::{self, Cancel};
+use confine::cancel::{self, Cancel, Canceller};
 
 /// Everything that serves calls.
 #[derive(Debug)]
@@ -44,6 +49,7 @@ pub struct Executor {
     audit: Audit,
     outcomes: Outcomes,
     approvals: Approvals,
+    brake: Brake,
     peers: HashMap<u32, Peer>,
     connections: Arc<Semaphore>,
 }
@@ -62,6 +68,9 @@ struct Call<'a> {
 struct Peer {
     requesters: Vec<Requester>,
     in_flight: Arc<Semaphore>,
+    rate: Rate,
+    /// Explanations count nowhere else.
+    explained: Rate,
 }
 
 impl Executor {
@@ -77,6 +86,8 @@ impl Executor {
         let peer = |requesters| Peer {
             requesters,
             in_flight: Arc::new(Semaphore::new(limits.max_calls_in_flight)),
+            rate: Rate::new(limits.max_calls_per_minute),
+            explained: Rate::new(limits.max_calls_per_minute),
         };
         Self {
             peers: peers.into_iter().map(|(uid, requesters)| (uid, peer(requesters))).collect(),
@@ -85,6 +96,7 @@ impl Executor {
             audit,
             outcomes,
             approvals: Approvals::default(),
+            brake: Brake::new(&workplace.state_dir),
             workplace,
         }
     }
@@ -94,8 +106,28 @@ impl Executor {
         self.audit.pulse();
     }
 
+    /// Looks whether the operator has stopped or resumed, and heeds it.
+    pub fn look_for_stop(&self) -> Option<Order> {
+        self.brake.look(&self.audit, &self.approvals)
+    }
+
+    /// Takes a call on the list of those that a stop cancels, where it is of that kind. Says since
+    /// when a stop stands.
+    fn enter(&self, tool: ToolName, canceller: &Canceller) -> Option<(Seat<'_>, Option<String>)> {
+        authority::halts(tool).then(|| {
+            let seat = self.brake.enter(canceller.clone(), &self.audit, &self.approvals);
+            (seat, self.look_for_stop().map(|order| order.at))
+        })
+    }
+
     /// The whole way of a call, on a thread that may block.
-    fn perform(&self, uid: u32, request: Request, cancel: &Cancel) -> Outcome {
+    fn perform(
+        &self,
+        uid: u32,
+        request: Request,
+        cancel: &Cancel,
+        canceller: &Canceller,
+    ) -> Outcome {
         let peer = &self.peers[&uid];
         let session = self.sessions.of(uid, &request.turn.id);
         let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,12 +138,18 @@ impl Executor {
             return done;
         }
         let about = audit::about(uid, &request);
+        let started = Instant::now();
+        let tool = request.call.name();
+        let too_often = peer.rate.take(started).err();
+        let (seat, stopped) = self.enter(tool, canceller).unzip();
+        let stopped = stopped.flatten();
         let caller = Caller {
             may_speak_for: &peer.requesters,
             turn: &request.turn,
             calls_before: session.calls,
+            wait: too_often.map(|too_often| rate::seconds(too_often.wait)),
+            stopped: stopped.as_deref(),
         };
-        let started = Instant::now();
         let outcome = match fence::judge(&self.workplace.ground, caller, request.call) {
             Err(refusal) => Outcome::Refusal(refusal),
             Ok(permitted) => {
@@ -128,14 +166,21 @@ impl Executor {
                     peer: uid,
                     approved: request.approved.as_deref(),
                 };
-                tools::outcome(self.tool(permitted, &mut call))
+                let outcome = tools::outcome(self.tool(permitted, &mut call));
+                match seat.as_ref().and_then(Seat::cut) {
+                    Some(since) => stop::told(tool, &since, outcome),
+                    None => outcome,
+                }
             }
         };
         if let (true, Outcome::Reply(reply)) = (writes, &outcome) {
             self.keep(&key, reply);
         }
-        self.write_down(about, &outcome, started);
-        session.done.insert(request.id, outcome.clone());
+        self.write_down(about, &outcome, started, too_often);
+        // What was refused for the moment did nothing, and is judged anew when it comes again.
+        if !for_the_moment(&outcome) {
+            session.done.insert(request.id, outcome.clone());
+        }
         outcome
     }
 
@@ -190,23 +235,54 @@ impl Executor {
 
     /// The second line of a call. That it cannot be written does not undo what was done: it is said
     /// in the log, and the next call will be refused.
-    fn write_down(&self, mut about: Value, outcome: &Outcome, started: Instant) {
+    fn write_down(
+        &self,
+        about: Value,
+        outcome: &Outcome,
+        started: Instant,
+        too_often: Option<TooOften>,
+    ) {
         let duration = started.elapsed().as_millis();
-        let (event, more) = match outcome {
-            Outcome::Reply(reply) => ("done", effects(reply)),
-            Outcome::Refusal(refusal) => ("refused", json!({"code": refusal.code.as_str()})),
-            Outcome::Fault(_) => ("fault", json!({})),
+        let (event, more) = match (outcome, too_often) {
+            (_, Some(TooOften { tell: None, .. })) => return,
+            (Outcome::Refusal(refusal), Some(TooOften { tell: Some(times), .. })) => {
+                ("refused", json!({"code": refusal.code.as_str(), "times": times}))
+            }
+            (outcome, _) => ended(outcome),
         };
-        if let (Value::Object(about), Value::Object(more)) = (&mut about, more) {
-            about.extend(more);
-            about.insert(
-                "durationMs".to_owned(),
-                json!(u64::try_from(duration).unwrap_or(u64::MAX)),
-            );
-        }
-        if let Err(error) = self.audit.append(event, about) {
+        let duration = u64::try_from(duration).unwrap_or(u64::MAX);
+        let said = with(with(about, more), json!({"durationMs": duration}));
+        if let Err(error) = self.audit.append(event, said) {
             tracing::error!(%error, "the audit cannot be written");
         }
+    }
+
+    /// What would become of a call: the fence is asked, and nothing is done or counted.
+    fn explain(&self, uid: u32, request: Request) -> Result<Explanation, Fault> {
+        let peer = &self.peers[&uid];
+        let now = Instant::now();
+        if let Err(too_often) = peer.explained.take(now) {
+            let seconds = rate::seconds(too_often.wait);
+            return Err(Fault::new(format!(
+                "this peer has asked too often in the last minute; ask again in {seconds} s"
+            )));
+        }
+        let about = audit::about(uid, &request);
+        let stopped = self.look_for_stop().map(|order| order.at);
+        let caller = Caller {
+            may_speak_for: &peer.requesters,
+            turn: &request.turn,
+            calls_before: self.sessions.calls(uid, &request.turn.id),
+            wait: peer.rate.wait(now).map(rate::seconds),
+            stopped: stopped.as_deref(),
+        };
+        let explanation = explain::explain(&self.workplace, caller, request.call);
+        let code = explanation.refusal.as_ref().map(|no| no.code.as_str());
+        let more = json!({"allowed": code.is_none(), "code": code});
+        self.audit.append("explained", with(about, more)).map_err(|error| {
+            Fault::new(format!("the audit cannot be written ({error}), so nothing is explained"))
+        })?;
+        Ok(explanation)
     }
 
     fn describe(&self, uid: u32) -> Description {
@@ -217,6 +293,8 @@ impl Executor {
             tools: fence::offered(&self.workplace.ground),
             requesters: self.peers.get(&uid).map(names).unwrap_or_default(),
             degraded: self.workplace.degraded.clone(),
+            stopped: stop::standing(&self.workplace.state_dir)
+                .map(|order| Stopped { by: order.who(), since: order.at }),
         }
     }
 }
@@ -234,6 +312,28 @@ fn fitting(outcome: Outcome) -> Outcome {
         ),
         "Ask for one path, or for less at once.",
     ))
+}
+
+/// More about a call.
+fn with(mut about: Value, more: Value) -> Value {
+    if let (Value::Object(about), Value::Object(more)) = (&mut about, more) {
+        about.extend(more);
+    }
+    about
+}
+
+/// What became of a call, for the audit.
+fn ended(outcome: &Outcome) -> (&'static str, Value) {
+    match outcome {
+        Outcome::Reply(reply) => ("done", effects(reply)),
+        Outcome::Refusal(refusal) => ("refused", json!({"code": refusal.code.as_str()})),
+        Outcome::Fault(_) => ("fault", json!({})),
+    }
+}
+
+/// Whether the same call may be allowed a moment later, with nothing else changed.
+fn for_the_moment(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Refusal(no) if matches!(no.code, Code::Stopped | Code::Busy))
 }
 
 /// What a reply did, for the audit.
@@ -348,20 +448,38 @@ impl protocol::service::Executor for Service {
         };
         // When the caller goes away or the deadline passes, this future is dropped, and so is the
         // guard: the thread below sees it and stops its child.
-        let (_guard, cancel) = match cancel::pair() {
+        let (guard, cancel) = match cancel::pair() {
             Ok(pair) => pair,
             Err(error) => {
                 return Outcome::Fault(Fault::new(format!("no descriptors are left: {error}")));
             }
         };
+        let canceller = guard.canceller();
         let (executor, uid) = (Arc::clone(&self.executor), self.uid);
         let work = tokio::task::spawn_blocking(move || {
             // The seat is taken until the work has really ended, cancelled or not.
             let _seat = seat;
-            executor.perform(uid, request, &cancel)
+            executor.perform(uid, request, &cancel, &canceller)
         });
         work.await
             .map(fitting)
             .unwrap_or_else(|_| Outcome::Fault(Fault::new("the call broke inside the executor")))
+    }
+
+    async fn explain(
+        self,
+        _: tarpc::context::Context,
+        request: Request,
+    ) -> Result<Explanation, Fault> {
+        let in_flight = Arc::clone(&self.executor.peers[&self.uid].in_flight);
+        let Ok(seat) = in_flight.try_acquire_owned() else {
+            return Err(Fault::new("this peer has too many calls under way"));
+        };
+        let (executor, uid) = (Arc::clone(&self.executor), self.uid);
+        let work = tokio::task::spawn_blocking(move || {
+            let _seat = seat;
+            executor.explain(uid, request)
+        });
+        work.await.unwrap_or_else(|_| Err(Fault::new("the call broke inside the executor")))
     }
 }

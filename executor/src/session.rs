@@ -43,6 +43,17 @@ impl Sessions {
     }
 }
 
+impl Sessions {
+    /// How many calls a turn has made; asking makes no session.
+    #[must_use]
+    pub fn calls(&self, peer: u32, turn: &str) -> u32 {
+        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = table.sessions.get(&(peer, turn.to_owned())).cloned();
+        drop(table);
+        session.map_or(0, |session| session.lock().unwrap_or_else(PoisonError::into_inner).calls)
+    }
+}
+
 /// One turn's memory.
 #[derive(Debug, Default)]
 pub struct Session {

@@ -237,11 +237,23 @@ pub fn writes(tool: ToolName) -> bool {
     steps(tool).iter().any(|step| !reads(step.row().files))
 }
 
+/// Whether a tool reaches the network by itself, whatever it changes.
+#[must_use]
+pub fn reaches_network(tool: ToolName) -> bool {
+    steps(tool).iter().any(|step| step.row().network != Network::None)
+}
+
+/// Whether STOP halts a tool: everything that writes, and everything that reaches the network.
+#[must_use]
+pub fn halts(tool: ToolName) -> bool {
+    writes(tool) || reaches_network(tool)
+}
+
 #[cfg(test)]
 mod tests {
     use protocol::tool::ToolName;
 
-    use super::{Exec, Files, Network, Step, TABLE, steps, writes};
+    use super::{Exec, Files, Network, Step, TABLE, halts, steps, writes};
 
     #[test]
     fn each_step_has_one_row_and_some_tool_takes_it() {
@@ -287,6 +299,25 @@ mod tests {
                 assert_eq!(row.network == Network::Dns, *step == Step::ResolveName, "{row:?}");
             }
         }
+    }
+
+    #[test]
+    fn stop_halts_what_writes_or_reaches_the_network_and_nothing_else() {
+        let halted: Vec<&str> =
+            ToolName::ALL.iter().filter(|tool| halts(**tool)).map(|tool| tool.as_str()).collect();
+        assert_eq!(
+            halted,
+            [
+                "write_file",
+                "edit_file",
+                "reserve_id",
+                "git_commit",
+                "git_pull",
+                "git_push",
+                "web_fetch",
+                "web_search"
+            ]
+        );
     }
 
     #[test]

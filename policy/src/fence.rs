@@ -69,6 +69,10 @@ pub struct Caller<'a> {
     pub turn: &'a Turn,
     /// How many calls the turn has made before this one.
     pub calls_before: u32,
+    /// How long the peer has to wait, in seconds, when it has called too often.
+    pub wait: Option<u64>,
+    /// Since when all writing and network tools are stopped, if they are.
+    pub stopped: Option<&'a str>,
 }
 
 /// The right to do one thing. Only the fence makes one, each tool takes one, and it cannot be kept
@@ -124,6 +128,33 @@ pub enum Permitted {
     GitPush(Permit<GitPush>),
     WebFetch(Permit<WebFetch>),
     WebSearch(Permit<WebSearch>),
+}
+
+impl Permitted {
+    /// The root it works in, by its place in [`Ground::roots`], if it works in one.
+    #[must_use]
+    pub fn root(&self) -> Option<usize> {
+        let root = match self {
+            Self::ListRoots | Self::ReadOutput { .. } => NO_ROOT,
+            Self::ListFiles(permit) => permit.root,
+            Self::ReadFile(permit) => permit.root,
+            Self::SearchFiles(permit) => permit.root,
+            Self::WriteFile(permit) => permit.root,
+            Self::EditFile(permit) => permit.root,
+            Self::GitStatus(permit) => permit.root,
+            Self::GitDiff(permit) => permit.root,
+            Self::GitLog(permit) => permit.root,
+            Self::GitShow(permit) => permit.root,
+            Self::GitBranches(permit) => permit.root,
+            Self::ReserveId(permit) => permit.root,
+            Self::GitCommit(permit) => permit.root,
+            Self::GitPull(permit) => permit.root,
+            Self::GitPush(permit) => permit.root,
+            Self::WebFetch(permit) => permit.root,
+            Self::WebSearch(permit) => permit.root,
+        };
+        (root != NO_ROOT).then_some(root)
+    }
 }
 
 /// List the files below a folder.
@@ -290,6 +321,12 @@ pub fn judge(ground: &Ground, caller: Caller<'_>, call: ToolCall) -> Result<Perm
         return Err(not_offered(tool, "The configuration offers no such tool."));
     }
     let requester = speaks_for(caller)?;
+    if let Some(seconds) = caller.wait {
+        return Err(too_often(seconds));
+    }
+    if let Some(since) = caller.stopped.filter(|_| authority::halts(tool)) {
+        return Err(stopped(tool, since));
+    }
     if caller.calls_before >= ground.max_calls_per_turn {
         return Err(Refusal::new(
             Code::TooManyCalls,
@@ -311,6 +348,24 @@ fn speaks_for(caller: Caller<'_>) -> Result<Option<Requester>, Refusal> {
             "Name a requester that the executor's configuration lists for this peer.",
         )),
     }
+}
+
+fn too_often(seconds: u64) -> Refusal {
+    Refusal::new(
+        Code::Busy,
+        "This peer has called too often in the last minute.",
+        format!("Call again in {seconds} s."),
+    )
+}
+
+/// The refusal of everything that writes or reaches the network while STOP stands.
+#[must_use]
+pub fn stopped(tool: ToolName, since: &str) -> Refusal {
+    Refusal::new(
+        Code::Stopped,
+        format!("{tool}: the operator has stopped all writing and network tools ({since})."),
+        "Reading goes on. The operator lifts the stop with `sage-executor resume`; call again then.",
+    )
 }
 
 fn not_offered(tool: ToolName, why: &str) -> Refusal {

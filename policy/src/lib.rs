@@ -3,6 +3,8 @@
 //! No I/O, no async, no clock. Strings from the wire are parsed here, once, into types that cannot
 //! hold anything else; and a tool runs only with a [`fence::Permit`], which only the fence makes.
 
+pub mod admission;
+
 pub mod path;
 
 pub mod git;

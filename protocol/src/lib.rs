@@ -13,6 +13,8 @@ pub mod printable;
 
 pub mod turn;
 
+pub mod explain;
+
 pub mod service;
 
 pub mod wire;

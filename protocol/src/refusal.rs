@@ -103,7 +103,7 @@ codes! {
     UnknownPeer => "unknown_peer",
     /// The peer may not speak for this requester, or the turn names none where one is needed.
     RequesterNotAllowed => "requester_not_allowed",
-    /// Too much is under way at once, for this peer or in this root.
+    /// Too much is under way at once, for this peer or in this root, or the peer calls too often.
     Busy => "busy",
     /// The turn has used up its calls.
     TooManyCalls => "too_many_calls",

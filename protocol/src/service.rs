@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::Outcome;
+use crate::explain::Explanation;
+use crate::refusal::{Fault, Outcome};
 use crate::reply::RootInfo;
 use crate::tool::{ToolCall, ToolName};
 use crate::turn::Turn;
@@ -37,6 +38,18 @@ pub struct Description {
     pub requesters: Vec<String>,
     /// What the kernel does not enforce here, where the configuration allows that; empty otherwise.
     pub degraded: Vec<String>,
+    /// The operator's stop of all writing and network tools, while one stands.
+    pub stopped: Option<Stopped>,
+}
+
+/// A stop that stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Stopped {
+    /// Since when: RFC 3339, UTC.
+    pub since: String,
+    /// Who stopped, in words.
+    pub by: String,
 }
 
 /// What the executor does for its peers. The connection was greeted and its peer known before the
@@ -47,4 +60,6 @@ pub trait Executor {
     async fn describe() -> Description;
     /// Does one call.
     async fn call(request: Request) -> Outcome;
+    /// Says what would become of a call, without doing or counting anything.
+    async fn explain(request: Request) -> Result<Explanation, Fault>;
 }

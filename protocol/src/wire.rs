@@ -17,11 +17,12 @@ use tokio::net::UnixStream;
 use tokio_serde::formats::MessagePack;
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
+use crate::explain::Explanation;
 use crate::refusal::{Fault, Outcome};
 use crate::service::{Description, ExecutorClient, ExecutorRequest, ExecutorResponse, Request};
 
 /// Changes with every change of a message. Client and server must agree on it exactly.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The longest frame either side reads or sends, in bytes. A longer one ends the connection before
 /// anything of its claimed size is allocated.
@@ -199,6 +200,20 @@ impl Client {
         }
         self.inner
             .call(deadline(), request)
+            .await
+            .map_err(|error| WireError::Lost(error.to_string()))
+    }
+
+    /// What would become of a call.
+    ///
+    /// # Errors
+    /// [`WireError::Lost`] when the connection ends first.
+    pub async fn explain(&self, request: Request) -> Result<Result<Explanation, Fault>, WireError> {
+        if let Some(fault) = too_long(&request) {
+            return Ok(Err(fault));
+        }
+        self.inner
+            .explain(deadline(), request)
             .await
             .map_err(|error| WireError::Lost(error.to_string()))
     }

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -15,6 +15,9 @@ use ::confine::domain::Domain;
 use ::confine::grants::{self, Grant, Grants, Rights};
 use ::confine::kernel::KernelSupport;
 use ::confine::launcher::{self, Launcher};
+use connector::binding::Binding;
+use connector::confinement;
+use connector::engine::AnyEngine;
 use harness::confine;
 
 fn main() -> ExitCode {
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         [_, "run-git", git, repository] => run_git(Path::new(git), Path::new(repository)),
         [_, "hang", tree] => run_hanging(Path::new(tree)),
         [_, "attack", tree, outside] => attack(Path::new(tree), Path::new(outside)),
+        [_, "connector", binding] => as_connector(Path::new(binding)),
         [_, "threads"] => with_a_second_thread(),
         [_, "degraded", abi] => degraded(abi.parse().expect("a number")),
         _ => ExitCode::from(2),
@@ -117,6 +121,24 @@ fn attack(tree: &Path, outside: &Path) -> ExitCode {
     tell("shell", Command::new("/bin/sh").status());
     tell("row-read", domain.run(|| std::fs::read(tree.join("inside"))).expect("the row"));
     tell("row-write", domain.run(|| std::fs::write(tree.join("new"), "")).expect("the row"));
+    let user = nix::sched::CloneFlags::CLONE_NEWUSER;
+    tell("user-namespace", nix::sched::unshare(user).map_err(io::Error::from));
+    ExitCode::SUCCESS
+}
+
+/// Becomes what `sage-connector run` is for this binding, and attempts what standard input lists.
+fn as_connector(path: &Path) -> ExitCode {
+    let lines = io::read_to_string(io::stdin()).expect("it is told what to attempt");
+    let binding = Binding::load(path).expect("a binding");
+    let engine = AnyEngine::new(&binding.engine, &binding.folder()).expect("an engine");
+    let plan = confinement::plan(path, &binding, &engine, true).expect("a plan");
+    let executor = binding.executor.socket.clone();
+    daemon::enter(&plan).expect("confinement");
+    println!("{}", confine::attempts(&lines));
+    tell("the-executor", UnixStream::connect(executor));
+    tell("udp", UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
+    tell("listening", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    tell("environ", std::fs::read("/proc/self/environ"));
     let user = nix::sched::CloneFlags::CLONE_NEWUSER;
     tell("user-namespace", nix::sched::unshare(user).map_err(io::Error::from));
     ExitCode::SUCCESS

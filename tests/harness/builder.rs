@@ -34,7 +34,11 @@ impl Builder {
         let other = std::env::var_os("SAGE_TEST_GIT").map(PathBuf::from);
         let git = other.unwrap_or_else(|| git::installed().swap_remove(0));
         // Tests make many calls in a turn, and many at once.
-        let limits = json!({"maxCallsPerTurn": 100_000, "maxCallsInFlight": 32});
+        let limits = json!({
+            "maxCallsPerTurn": 100_000,
+            "maxCallsInFlight": 32,
+            "maxCallsPerMinute": 1_000_000,
+        });
         let Value::Object(limits) = limits else { unreachable!("it is an object") };
         Self {
             git,

@@ -36,3 +36,5 @@ pub mod pi;
 
 pub mod discord;
 pub mod systemd;
+
+pub mod service;

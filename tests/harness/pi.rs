@@ -199,6 +199,7 @@ pub fn prompt_with(text: &str, tools: Vec<ToolName>) -> Prompt {
         tools,
         requesters: vec!["Owner".to_owned()],
         degraded: Vec::new(),
+        stopped: None,
     };
     Prompt::new(&incoming, offer)
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use protocol::explain::Explanation;
 use protocol::refusal::{Code, Outcome, Refusal};
 use protocol::reply::{
     Branches, Committed, Diff, Edited, FileList, FileText, Hits, Log, OutputPage, Plan, Pulled,
@@ -89,6 +90,15 @@ impl<'w> Turn<'w> {
     /// Makes a call and goes away after a while, whether it was answered or not.
     pub fn call_and_leave(&self, id: &str, call: ToolCall, patience: Duration) {
         self.world.send_and_leave(self.request(id, call), patience);
+    }
+
+    /// What would become of a call.
+    ///
+    /// # Panics
+    /// When the executor does not say.
+    pub fn explain(&self, call: ToolCall) -> Explanation {
+        let explained = self.world.explain(self.request("explain", call));
+        explained.expect("the executor is there").expect("it explains")
     }
 
     fn request(&self, id: &str, call: ToolCall) -> Request {

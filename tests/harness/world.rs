@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use protocol::refusal::Outcome;
+use protocol::explain::Explanation;
+use protocol::refusal::{Fault, Outcome};
 use protocol::service::{Description, Request};
 use protocol::wire::{Client, WireError};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::builder::Builder;
+use crate::cli::{Run, Said};
 use crate::git::Repo;
 use crate::programs::program;
 use crate::turn::Turn;
@@ -161,6 +163,20 @@ impl World {
     #[must_use]
     pub fn audit(&self) -> PathBuf {
         self.state().join("audit.jsonl")
+    }
+
+    /// Runs a command of `sage-executor` with this world's configuration.
+    #[must_use]
+    pub fn command<A: AsRef<OsStr>>(&self, name: &str, arguments: &[A]) -> Said {
+        let config = self.config_file();
+        let words = [OsStr::new(name), OsStr::new("--config"), config.as_os_str()];
+        Run::executor(words.into_iter().chain(arguments.iter().map(AsRef::as_ref))).piped()
+    }
+
+    /// The executor's configuration.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.base().join("executor.json")
     }
 
     /// What the executor said on standard error.
@@ -316,6 +332,14 @@ impl World {
             let client = Client::connect(&socket).await.expect("the executor is there");
             let _ = tokio::time::timeout(patience, client.call(request)).await;
         });
+    }
+
+    pub(crate) fn explain(
+        &self,
+        request: Request,
+    ) -> Result<Result<Explanation, Fault>, WireError> {
+        let client = self.client();
+        self.runtime.block_on(client.explain(request))
     }
 
     pub(crate) fn send(&self, request: Request) -> Result<Outcome, WireError> {

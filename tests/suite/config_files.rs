@@ -3,8 +3,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use harness::cli::{Run, Said};
+use harness::programs::program;
 use harness::world::World;
 use serde_json::Value;
 
@@ -43,6 +45,70 @@ fn the_reference_in_the_documents_is_the_one_of_the_types() {
         table.trim_end() == between("docs/configuration.md", "executor configuration"),
         "docs/configuration.md must show, between the markers:\n\n{table}"
     );
+}
+
+fn connector(arguments: &[&str]) -> String {
+    let output = Command::new(program("sage-connector")).args(arguments).output();
+    let output = output.expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it is UTF-8")
+}
+
+#[test]
+fn the_bindings_schema_and_reference_are_those_of_the_types() {
+    assert!(
+        connector(&["schema"]) == top("docs/schema/connector.schema.json"),
+        "run `sage-connector schema >docs/schema/connector.schema.json`"
+    );
+    let table = connector(&["schema", "--markdown"]);
+    assert!(
+        table.trim_end() == between("docs/configuration.md", "binding"),
+        "docs/configuration.md must show, between the markers:\n\n{table}"
+    );
+}
+
+#[test]
+fn a_binding_that_init_writes_is_valid_private_and_never_written_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("binding.json");
+    let shown = file.to_str().expect("UTF-8");
+    let id = |n: u32| format!("10000000000000000{n}");
+    let (guild, bot, channel, user) = (id(1), id(2), id(3), id(4));
+    let arguments = [
+        "init",
+        shown,
+        "--guild",
+        &guild,
+        "--bot",
+        &bot,
+        "--channel",
+        &channel,
+        "--user",
+        &user,
+        "--token-file",
+        "/etc/sage/discord-token",
+        "--data-root",
+        shown,
+    ];
+    assert!(connector(&arguments).contains("sage-connector run --binding"));
+    let mode = file.metadata().expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(folder.path().join("connector.schema.json").is_file());
+    let before = std::fs::read_to_string(&file).expect("it is ours");
+    let again =
+        Command::new(program("sage-connector")).args(arguments).output().expect("it starts");
+    assert!(!again.status.success());
+    assert!(String::from_utf8_lossy(&again.stderr).contains("never overwrites"));
+    assert_eq!(std::fs::read_to_string(&file).expect("it is ours"), before);
+
+    // A mistake is named with its place and the nearest key.
+    std::fs::write(&file, before.replace("\"terminal\"", "\"terminl\"")).expect("it is ours");
+    let chat = Command::new(program("sage-connector")).args(["chat", "--binding", shown]).output();
+    let chat = chat.expect("it starts");
+    let said = String::from_utf8_lossy(&chat.stderr).into_owned();
+    assert_eq!(chat.status.code(), Some(2), "{said}");
+    assert!(said.contains("did you mean `terminal`?"), "{said}");
+    assert!(said.contains(&format!("{shown}:")), "{said}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod authority;
 
 mod child;
+mod connector;
 
 mod daemon;
 

@@ -1,3 +1,6 @@
-//! Discord. The fake is judged by twilight, a client that nobody here wrote.
+//! Discord. The fake is judged by twilight, a client that nobody here wrote; Sage talks to it through
+//! `sage-connector run`, and to a real executor.
 
+mod check;
+mod day;
 mod fake;

@@ -12,10 +12,10 @@ use protocol::tool::ToolCall;
 use crate::check::{self, commit_works};
 
 /// A small file system of memory over a folder, with what the folder held. Gone with the value.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn over(folder: &Path) -> Self {
+    pub(crate) fn over(folder: &Path) -> Self {
         let aside = folder.with_extension("aside");
         run("cp", &["-a".as_ref(), folder.as_os_str(), aside.as_os_str()]);
         let options = ["-t", "tmpfs", "-o", "size=2m", "small"].map(std::ffi::OsStr::new);
@@ -28,7 +28,7 @@ impl SmallDisk {
     }
 
     /// Takes all the room there is.
-    fn fill(&self) -> PathBuf {
+    pub(crate) fn fill(&self) -> PathBuf {
         let filler = self.0.join("filler");
         let written = std::fs::write(&filler, vec![b'x'; 4 << 20]);
         assert_eq!(written.map_err(|error| error.kind()), Err(std::io::ErrorKind::StorageFull));

@@ -28,6 +28,14 @@ mod full_disk;
 
 mod approvals;
 
+mod stop;
+
+mod explain;
+
+mod audit;
+
+mod rate;
+
 mod vault;
 
 mod records;
@@ -58,8 +66,10 @@ mod confinement;
 
 mod engines;
 
+mod browser;
 mod call;
 mod discord;
+
 mod units;
 
 mod mcp;

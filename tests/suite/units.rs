@@ -10,6 +10,7 @@ use serde_json::json;
 use std::net::Ipv4Addr;
 use std::process::Output;
 
+mod connector;
 mod executor;
 mod hardened;
 mod own_clone;

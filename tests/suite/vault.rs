@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use harness::builder::Builder;
 use harness::calls::{self, ROOT};
 use harness::world::World;
 use protocol::refusal::Code;
@@ -30,13 +31,17 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-pub(crate) fn world_with(script: Option<(&str, &str)>) -> World {
+pub(crate) fn builder(script: Option<(&str, &str)>) -> Builder {
     let mut builder = World::builder().vault();
     for (path, text) in FILES {
         let text = script.filter(|(name, _)| name == path).map_or(*text, |(_, text)| text);
         builder = builder.file(path, text);
     }
-    builder.build()
+    builder
+}
+
+pub(crate) fn world_with(script: Option<(&str, &str)>) -> World {
+    builder(script).build()
 }
 
 pub(crate) fn world() -> World {

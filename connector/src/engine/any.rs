@@ -93,6 +93,15 @@ impl AnyEngine {
 }
 
 impl AnyEngine {
+    /// The TCP ports that this process itself connects to for the engine.
+    #[must_use]
+    pub fn ports(&self) -> Vec<u16> {
+        match self {
+            Self::Rules(_) | Self::Pi(_) => Vec::new(),
+            Self::OpenAi(engine) => vec![engine.port()],
+        }
+    }
+
     /// What this process must itself be able to reach, so that the engine's child can: a child never
     /// has more than its parent. Empty for an engine without a child.
     ///

@@ -5,13 +5,14 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::openai::OpenAiConfig;
 use super::pi::PiConfig;
 
 /// What thinks.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct EngineConfig {
     /// Which engine.
@@ -28,7 +29,7 @@ pub struct EngineConfig {
 }
 
 /// The engines there are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
     /// Fixed phrases; no model and no network.
@@ -40,7 +41,7 @@ pub enum EngineKind {
 }
 
 /// Which files stand before everything else that a model is told.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ContextConfig {
     /// The folder they are in. Absolute.

@@ -6,6 +6,7 @@
 use std::time::Instant;
 
 use jiff::Timestamp;
+use policy::admission::Rule;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Incoming, MessageId};
@@ -16,8 +17,14 @@ use crate::message::{Incoming, MessageId};
 pub enum DropReason {
     /// It is longer than a message may be.
     TooLong,
+    /// It has no text: an attachment alone, a sticker.
+    NoText,
     /// The day's turns are used up.
     OverCeiling,
+    /// Sage is about to end, or stopped.
+    Stopping,
+    /// It was not authorised. Nothing is said of it.
+    Rule(Rule),
 }
 
 /// A message that is in the inbox and was never there before. Only the journal makes one.

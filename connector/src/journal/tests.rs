@@ -203,3 +203,16 @@ fn a_temporary_file_of_a_killed_process_is_removed_at_start() {
     drop(open(&folder));
     assert!(!leftover.exists());
 }
+
+#[test]
+fn an_edit_that_is_passed_over_does_not_take_a_messages_end_away() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join("sage");
+    let mut journal = open(&folder);
+    let turn = admitted(&mut journal, "edited");
+    let edit = DropReason::Rule(policy::admission::Rule::Edit);
+    journal.pass_over(&id("edited"), edit, noon()).expect("written");
+    // A crash: the turn never got its record.
+    drop((journal, turn));
+    assert_eq!(open(&folder).recover(noon()).expect("written"), [id("edited")]);
+}

@@ -9,6 +9,7 @@ pub mod call;
 pub mod connect;
 pub mod doctor;
 pub mod exit;
+pub mod explain;
 pub mod init;
 pub mod manual;
 pub mod mcp;
@@ -17,6 +18,7 @@ pub mod render;
 pub mod schema;
 pub mod serve;
 mod spinner;
+pub mod stop;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,12 @@ enum Command {
     Serve(serve::Arguments),
     /// Call one tool of a running executor.
     Call(call::Arguments),
+    /// Say whether a call would be allowed, by which rule and with which authority; do nothing.
+    Explain(explain::Arguments),
+    /// Stop every writing and network tool, at once and until `resume`.
+    Stop(stop::Arguments),
+    /// Lift the stop.
+    Resume(stop::Arguments),
     /// Serve the tools to an MCP client on standard input and output.
     Mcp(mcp::Arguments),
     /// Look at the installation: one line per fact, with the next step for each that is wrong.
@@ -73,6 +81,9 @@ pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Call(arguments) => call::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Stop(arguments) => stop::stop(&arguments),
+        Command::Resume(arguments) => stop::resume(&arguments),
         Command::Mcp(arguments) => mcp::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),

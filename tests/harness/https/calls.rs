@@ -86,6 +86,30 @@ impl World {
         self.client.block_on(server.reached(over));
     }
 
+    /// Calls a tool, and does something once the server was connected to while the call is under way.
+    ///
+    /// # Panics
+    /// When the call does not fit its schema, or the connection ends before an answer.
+    pub fn call_meanwhile(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+        meanwhile: impl FnOnce(&Self),
+    ) -> Outcome {
+        let request = self.request(tool, arguments);
+        let socket = self.folder().join("run/executor.sock");
+        let call = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be made").block_on(async {
+                let client = Client::connect(&socket).await.expect("the executor listens");
+                client.call(request).await.expect("the executor answers")
+            })
+        });
+        self.client.block_on(self.server.reached(|now| now.opened > 0));
+        meanwhile(self);
+        call.join().expect("it was answered")
+    }
+
     fn request(&mut self, tool: &str, arguments: Value) -> Request {
         self.calls += 1;
         Request {

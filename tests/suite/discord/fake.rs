@@ -6,6 +6,7 @@ use std::time::Duration;
 use harness::discord::{Command, FakeDiscord, Fault, OnIdentify, OnResume, RateLimit, route};
 use serde_json::json;
 use tokio::runtime::Runtime;
+use twilight_gateway::queue::InMemoryQueue;
 use twilight_gateway::{
     ConfigBuilder, Event, EventTypeFlags, Intents, Message, Shard, ShardId, StreamExt as _,
 };
@@ -28,8 +29,8 @@ impl Judge {
         let guild = fake.guild("Guild");
         let channel = fake.channel(guild, "strategy");
         let owner = fake.user("Owner");
-        // Discord takes one identify in five seconds, by its own clock.
         fake.clock(|clock| clock.run(1));
+        fake.gateway(|script| script.max_concurrency = 1000);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -51,6 +52,8 @@ impl Judge {
         let intents = Intents::GUILDS | Intents::GUILD_MESSAGES | Intents::MESSAGE_CONTENT;
         let config = ConfigBuilder::new(FakeDiscord::TOKEN.to_owned(), intents)
             .proxy_url(self.fake.gateway_url())
+            // It would wait between identifies; here there is nothing to spare.
+            .queue(InMemoryQueue::new(0, 1000, Duration::from_secs(86_400), 1000))
             .build();
         Shard::with_config(ShardId::ONE, config)
     }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Uri;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// What the engine needs to reach a model.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct OpenAiConfig {
     /// The endpoint, up to and without `/chat/completions`. `https`, or `http` on this machine.
@@ -42,7 +43,7 @@ pub struct OpenAiConfig {
 }
 
 /// The name of the field that limits an answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
     /// What OpenAI's own endpoint takes now.
@@ -62,7 +63,7 @@ impl OutputLimitField {
 }
 
 /// How much a model is to reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReasoningEffort {
     /// As little as it can.

@@ -8,7 +8,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -26,12 +25,11 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::Endpoint;
 use crate::key_file::Secret;
+use crate::tls;
 
 /// How long one address may take to connect, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -83,8 +81,13 @@ impl Http {
         key: Option<Secret>,
         idle: Duration,
     ) -> Result<Self, String> {
-        let tls = if endpoint.tls { Some(connector(ca_file)?) } else { None };
+        let tls = if endpoint.tls { Some(tls::connector(ca_file)?) } else { None };
         Ok(Self { endpoint, tls, key, idle })
+    }
+
+    /// The port that it connects to.
+    pub(super) fn port(&self) -> u16 {
+        self.endpoint.port
     }
 
     /// A text for people, without the key should the endpoint have quoted it.
@@ -223,38 +226,6 @@ fn wait_of(text: &str, now: Timestamp) -> Option<Duration> {
     }
     let until = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
     Some(Duration::try_from(until.duration_since(now)).unwrap_or_default())
-}
-
-fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, String> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let shown = path.display();
-            let found = CertificateDer::pem_file_iter(path)
-                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-                .map_err(|error| format!("the caFile {shown} cannot be read: {error}"))?;
-            roots.add_parsable_certificates(found);
-            if roots.is_empty() {
-                return Err(format!("the caFile {shown} holds no certificate"));
-            }
-        }
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if roots.is_empty() {
-                return Err(
-                    "this system has no CA certificates; install ca-certificates, or name \
-                            a caFile"
-                        .to_owned(),
-                );
-            }
-        }
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be set up: {error}"))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 #[cfg(test)]

@@ -101,6 +101,11 @@ impl OpenAi {
         &self.context
     }
 
+    /// The port of the endpoint.
+    pub(crate) fn port(&self) -> u16 {
+        self.http.port()
+    }
+
     /// The model's name, as the endpoint knows it.
     #[must_use]
     pub fn model(&self) -> &str {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// What is needed to run pi and to let it reach a model.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PiConfig {
     /// The folder that npm installed pi into. pi can read everything below it, and change nothing.
@@ -35,7 +36,7 @@ pub struct PiConfig {
 }
 
 /// A provider that pi does not know.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct EndpointConfig {
     /// Its address.
@@ -55,7 +56,7 @@ pub struct EndpointConfig {
 }
 
 /// How much a model is to think.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Thinking {
     /// Not at all.

@@ -30,9 +30,6 @@ pub struct Options {
     place: Where,
     #[command(flatten)]
     speaker: Speaker,
-    /// The tool's arguments as JSON, or `-` to read them from standard input; flags go over them.
-    #[arg(long, value_name = "JSON", global = true)]
-    input: Option<String>,
     /// Approve the plan with this digest, which an earlier call of the turn showed.
     #[arg(long, value_name = "DIGEST", global = true)]
     approve: Option<String>,
@@ -47,18 +44,29 @@ pub struct Options {
     no_pager: bool,
 }
 
-/// What `call` takes.
+/// What a command takes that names a tool: its own options, the tool, and the tool's flags.
 #[derive(Debug, Clone)]
-pub struct Arguments {
-    options: Options,
-    tool: ToolName,
+pub struct ToolArguments<O> {
+    pub(super) options: O,
+    input: Input,
+    pub(super) tool: ToolName,
     /// The flags, read once the input is known.
     flags: ArgMatches,
 }
 
-impl Args for Arguments {
+#[derive(Debug, Clone, clap::Args)]
+struct Input {
+    /// The tool's arguments as JSON, or `-` to read them from standard input; flags go over them.
+    #[arg(long, value_name = "JSON", global = true)]
+    input: Option<String>,
+}
+
+/// What `call` takes.
+pub type Arguments = ToolArguments<Options>;
+
+impl<O: Args> Args for ToolArguments<O> {
     fn augment_args(command: Command) -> Command {
-        Options::augment_args(command)
+        Input::augment_args(O::augment_args(command))
             .subcommand_required(true)
             .arg_required_else_help(true)
             .subcommand_value_name("TOOL")
@@ -72,12 +80,13 @@ impl Args for Arguments {
     }
 }
 
-impl FromArgMatches for Arguments {
+impl<O: FromArgMatches> FromArgMatches for ToolArguments<O> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let missing = || clap::Error::new(clap::error::ErrorKind::MissingSubcommand);
         let (name, flags) = matches.subcommand().ok_or_else(missing)?;
         let tool = ToolName::parse(name).ok_or_else(missing)?;
-        Ok(Self { options: Options::from_arg_matches(matches)?, tool, flags: flags.clone() })
+        let (options, input) = (O::from_arg_matches(matches)?, Input::from_arg_matches(matches)?);
+        Ok(Self { options, input, tool, flags: flags.clone() })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -104,9 +113,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-impl Arguments {
-    fn call(&self) -> Result<ToolCall, String> {
-        let input = match self.options.input.as_deref() {
+impl<O> ToolArguments<O> {
+    /// The call that the flags and the input make.
+    pub(super) fn call(&self) -> Result<ToolCall, String> {
+        let input = match self.input.input.as_deref() {
             None => Map::new(),
             Some("-") => {
                 let mut text = String::new();

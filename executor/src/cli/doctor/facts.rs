@@ -10,10 +10,12 @@ use policy::repository;
 use protocol::wire::{Client, PROTOCOL_VERSION, WireError};
 
 use super::{Arguments, Fact};
+use crate::audit::files;
 use crate::config::{Config, GitConfig, Peer, RootConfig, UserRef};
 use crate::git::child::Git;
 use crate::git::repo;
 use crate::records::Python;
+use crate::stop;
 use crate::tools::Failure;
 use crate::workplace;
 use crate::{credential, daemon};
@@ -36,6 +38,7 @@ pub(super) fn all(arguments: &Arguments) -> Vec<Fact> {
     facts.extend(python(&config));
     facts.extend(config.peers.iter().map(peer));
     facts.push(state_dir(&config.state_dir));
+    facts.push(stop(&config.state_dir, &shown));
     facts.push(Fact::of(
         "socket folder",
         daemon::check_socket_dir(&config.socket)
@@ -118,8 +121,7 @@ fn clock(config: Option<&Config>, now: SystemTime) -> Fact {
         return Fact::wrong("clock", "it says that this is before 2025", next);
     }
     let audit = config.and_then(|config| {
-        let text = std::fs::read_to_string(config.state_dir.join("audit.jsonl")).ok()?;
-        let last: serde_json::Value = serde_json::from_str(text.lines().last()?).ok()?;
+        let last = files::newest(&config.state_dir).ok()?.pop()?;
         last["time"].as_str()?.parse::<jiff::Timestamp>().ok()
     });
     match audit {
@@ -175,6 +177,17 @@ fn state_dir(path: &Path) -> Fact {
             .map_err(|error| format!("{error:#}")),
         "make the folder above it, or name another `stateDir`",
     )
+}
+
+fn stop(state_dir: &Path, shown: &str) -> Fact {
+    match stop::standing(state_dir) {
+        None => Fact::good("stop", "none stands"),
+        Some(order) => Fact::wrong(
+            "stop",
+            format!("STOPPED since {} by {}: nothing is written or fetched", order.at, order.who()),
+            format!("when it may go on: `sage-executor resume --config {shown}`"),
+        ),
+    }
 }
 
 fn root(root: &RootConfig, kernel: KernelSupport) -> Vec<Fact> {
