@@ -13,6 +13,7 @@ use std::process::Output;
 mod connector;
 mod executor;
 mod hardened;
+mod manual;
 mod own_clone;
 
 /// One binding in a box: a clone, its remote behind https, a token, the executor's configuration, and
