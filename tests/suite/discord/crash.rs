@@ -28,15 +28,17 @@ fn size(place: &Place, step: &str) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-/// Kills it once a step was taken, or after a while when it is not taken.
-fn killed_after(place: &Place, sage: Service, step: &str, more: Duration) {
+/// Kills it once a step was taken, or after a while when it is not taken. Whether it was.
+fn killed_after(place: &Place, sage: Service, step: &str, more: Duration) -> bool {
     let before = size(place, step);
     let limit = Instant::now() + Duration::from_millis(700);
     while size(place, step) == before && Instant::now() < limit {
         std::thread::sleep(Duration::from_micros(200));
     }
+    let taken = size(place, step) != before;
     std::thread::sleep(more);
     sage.strike();
+    taken
 }
 
 fn lines(place: &Place, file: &str) -> Vec<Value> {
@@ -51,7 +53,7 @@ fn day(seed: u64) {
     place.change(|binding| binding["limits"] = serde_json::json!({"turnsPerDay": 100_000}));
     place.fake.gateway(|script| script.max_concurrency = 100_000);
     let mut dice = Dice::new(seed);
-    let mut said = Vec::new();
+    let (mut said, mut struck) = (Vec::new(), BTreeSet::new());
     for _ in 0..kills() {
         let sage = place.start_supervised();
         for _ in 0..=dice.below(2) {
@@ -67,9 +69,12 @@ fn day(seed: u64) {
         }
         let step = dice.pick(&STEPS);
         let more = Duration::from_micros(dice.below(40_000));
-        killed_after(&place, sage, step, more);
+        if killed_after(&place, sage, step, more) {
+            struck.insert(step);
+        }
         place.fake.no_faults();
     }
+    assert!(kills() < 60 || struck.len() == STEPS.len(), "every step was struck: {struck:?}");
     // A torn last line does not keep it from starting.
     let inbox = place.folder().join("inbox.jsonl");
     let torn = std::fs::OpenOptions::new().append(true).open(&inbox);
