@@ -100,8 +100,9 @@ pub fn diffs(data: &[u8]) {
     }
     let whole = String::from_utf8_lossy(patch);
     let (text, cut) = secret::mask_and_cut(&whole, usize::from(data.first().copied().unwrap_or(0)));
-    assert!(text.len() <= 255 && secret::find(&text).is_none(), "{text:?}");
     let masked = secret::mask(&whole);
+    // What is cut is masked: a piece of something harmless may look like a credential, and is none.
+    assert!(text.len() <= 255 && masked.starts_with(&text), "{text:?}");
     assert!(secret::find(&masked).is_none(), "{masked:?}");
     assert_eq!(secret::mask(&masked), masked, "masking twice changes nothing");
     let size = masked.len() as u64;
