@@ -61,7 +61,10 @@ impl Network {
         let (mut again, mut wait) = (again, FIRST);
         let mut resent = again;
         loop {
-            let attempt = self.rest.request(Method::POST, &path, Some(body.clone())).await;
+            // What may be there already must not be sent once its nonce is forgotten.
+            let by = again.then(|| began + TRYING);
+            let body = Some(body.clone());
+            let attempt = self.rest.request_by(Method::POST, &path, body, by).await;
             let (reason, after) = match outcome::created(attempt, again) {
                 Outcome::Confirmed => return Sent::Confirmed,
                 Outcome::Refused(reason) => return Sent::Refused { reason },

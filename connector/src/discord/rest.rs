@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_rustls::rustls::crypto;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Method, Request};
@@ -137,9 +138,23 @@ impl Rest {
 
     /// One request, once its bucket and the gate let it through.
     pub async fn request(&self, method: Method, path: &str, body: Option<Value>) -> Attempt {
+        self.request_by(method, path, body, None).await
+    }
+
+    /// The same, unless they let it through too late.
+    pub async fn request_by(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        by: Option<Instant>,
+    ) -> Attempt {
         let route = limits::route(&method, path);
         if let Err(reason) = self.inner.limits.wait(&route).await {
             return Attempt::NotSent(reason);
+        }
+        if by.is_some_and(|by| Instant::now() > by) {
+            return Attempt::NotSent("a rate limit held it back for too long".to_owned());
         }
         let (inner, path) = (Arc::clone(&self.inner), path.to_owned());
         let sent =
