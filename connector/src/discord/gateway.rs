@@ -267,6 +267,3 @@ impl Gateway {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
