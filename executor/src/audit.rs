@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use policy::git::MAX_COMMIT_PATHS;
 use protocol::service::Request;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -223,12 +224,12 @@ pub fn about(peer: u32, request: &Request) -> Value {
 }
 
 /// Arguments without their text: a root by its name, numbers and flags as they are, every other text
-/// as a digest and a size.
+/// as a digest and a size, a list of too much as a count.
 fn summary(arguments: &Value) -> Value {
     let Value::Object(map) = arguments else { return Value::Null };
     let shorten = |(key, value): (&String, &Value)| {
-        let short = if key == "root" { value.clone() } else { digest(value) };
-        (key.clone(), short)
+        let root = value.as_str().filter(|_| key == "root");
+        (key.clone(), root.map_or_else(|| digest(value), named))
     };
     Value::Object(map.iter().filter(|(_, value)| !value.is_null()).map(shorten).collect())
 }
@@ -238,7 +239,11 @@ fn digest(value: &Value) -> Value {
         Value::String(text) => {
             json!({"sha256": hex(&Sha256::digest(text.as_bytes())[..8]), "bytes": text.len()})
         }
-        Value::Array(items) => items.iter().map(digest).collect(),
+        Value::Array(items) if items.len() <= MAX_COMMIT_PATHS => {
+            items.iter().map(digest).collect()
+        }
+        // More than any tool takes: the call is refused, and its line stays short.
+        Value::Array(items) => json!({"items": items.len()}),
         other => other.clone(),
     }
 }

@@ -232,7 +232,7 @@ pub struct Limits {
     pub max_calls_per_turn: u32,
     /// Calls of one peer under way at once.
     pub max_calls_in_flight: usize,
-    /// Connections of all peers at once.
+    /// Connections of one peer at once.
     pub max_connections: usize,
     /// How long one git child may run, in seconds.
     pub git_timeout_seconds: u64,

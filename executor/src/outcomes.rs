@@ -26,7 +26,7 @@ const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 pub struct Outcomes(PathBuf);
 
 /// Names one call of one peer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallKey(String);
 
 impl CallKey {

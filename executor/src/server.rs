@@ -51,7 +51,6 @@ pub struct Executor {
     approvals: Approvals,
     brake: Brake,
     peers: HashMap<u32, Peer>,
-    connections: Arc<Semaphore>,
 }
 
 /// One call under way.
@@ -67,6 +66,7 @@ struct Call<'a> {
 #[derive(Debug)]
 struct Peer {
     requesters: Vec<Requester>,
+    connections: Arc<Semaphore>,
     in_flight: Arc<Semaphore>,
     rate: Rate,
     /// Explanations count nowhere else.
@@ -85,13 +85,13 @@ impl Executor {
         let limits = &workplace.limits;
         let peer = |requesters| Peer {
             requesters,
+            connections: Arc::new(Semaphore::new(limits.max_connections)),
             in_flight: Arc::new(Semaphore::new(limits.max_calls_in_flight)),
             rate: Rate::new(limits.max_calls_per_minute),
             explained: Rate::new(limits.max_calls_per_minute),
         };
         Self {
             peers: peers.into_iter().map(|(uid, requesters)| (uid, peer(requesters))).collect(),
-            connections: Arc::new(Semaphore::new(limits.max_connections)),
             sessions: Sessions::default(),
             audit,
             outcomes,
@@ -133,8 +133,8 @@ impl Executor {
         let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
         let key = CallKey::new(uid, &request.turn.id, &request.id);
         let writes = authority::writes(request.call.name());
-        let kept = || writes.then(|| self.outcomes.find(&key)).flatten();
-        if let Some(done) = session.done.get(&request.id).cloned().or_else(kept) {
+        let kept = || session.done.get(&key).cloned().or_else(|| self.outcomes.find(&key));
+        if let Some(done) = writes.then(kept).flatten() {
             return done;
         }
         let about = audit::about(uid, &request);
@@ -150,7 +150,9 @@ impl Executor {
             wait: too_often.map(|too_often| rate::seconds(too_often.wait)),
             stopped: stopped.as_deref(),
         };
-        let outcome = match fence::judge(&self.workplace.ground, caller, request.call) {
+        let permitted = fence::judge(&self.workplace.ground, caller, request.call);
+        let let_through = permitted.is_ok();
+        let outcome = match permitted {
             Err(refusal) => Outcome::Refusal(refusal),
             Ok(permitted) => {
                 if let Err(error) = self.audit.append("call", about.clone()) {
@@ -177,9 +179,10 @@ impl Executor {
             self.keep(&key, reply);
         }
         self.write_down(about, &outcome, started, too_often);
-        // What was refused for the moment did nothing, and is judged anew when it comes again.
-        if !for_the_moment(&outcome) {
-            session.done.insert(request.id, outcome.clone());
+        // What only read, what the fence refused and what was refused for the moment did nothing, and
+        // is judged anew when it comes again.
+        if writes && let_through && !for_the_moment(&outcome) {
+            session.done.insert(key, outcome.clone());
         }
         outcome
     }
@@ -383,13 +386,17 @@ pub async fn serve(
     }
 }
 
+/// How many requests of one connection may be without an answer. Whoever sends more before it reads
+/// is read no further, so that answers that nobody takes have a bound.
+const MAX_UNANSWERED: usize = 64;
+
 /// One connection: greeted, known, then served until it ends.
 async fn connection(mut stream: UnixStream, executor: Arc<Executor>) {
     let Ok(credentials) = stream.peer_cred() else { return };
     let uid = credentials.uid();
-    let is_known = executor.peers.contains_key(&uid);
-    let seat = is_known.then(|| Arc::clone(&executor.connections).try_acquire_owned().ok());
-    let seat = seat.flatten();
+    let peer = executor.peers.get(&uid);
+    let is_known = peer.is_some();
+    let seat = peer.and_then(|peer| Arc::clone(&peer.connections).try_acquire_owned().ok());
     // Whoever gets no seat is told so, if they ask before long. Beyond these nobody waits: each costs a
     // descriptor, and calls need some.
     static TURNED_AWAY: Semaphore = Semaphore::const_new(64);
@@ -419,6 +426,7 @@ async fn connection(mut stream: UnixStream, executor: Arc<Executor>) {
     let Ok(gone) = hang_up(&stream) else { return };
     let service = Service { executor, uid }.serve();
     let served = BaseChannel::with_defaults(wire::server_transport(stream))
+        .max_concurrent_requests(MAX_UNANSWERED)
         .execute(service)
         .for_each_concurrent(None, |response| response);
     tokio::select! {

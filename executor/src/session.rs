@@ -2,55 +2,101 @@
 //! that were cut. All of it ends with the turn.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use policy::review::{Content, Review};
 use protocol::refusal::{Code, Outcome};
 use protocol::reply::{Cut, OutputPage, Text, Untrusted};
+use sha2::{Digest as _, Sha256};
 
+use crate::outcomes::CallKey;
 use crate::tools::Failure;
 use crate::tools::files::floor_boundary;
 
-/// How many turns are remembered at once; the one unused for longest goes first.
+/// How many turns of one peer are remembered at once; the one unused for longest goes first.
 const MAX_TURNS: usize = 256;
 
 /// How much cut output one turn keeps, in bytes.
 const MAX_KEPT_BYTES: usize = 16 * 1024 * 1024;
 
-/// The turns that are under way, by peer and turn id.
-#[derive(Debug, Default)]
-pub struct Sessions(Mutex<Table>);
+/// How much cut output all turns of one peer keep, in bytes, before the one unused for longest is
+/// forgotten.
+const MAX_KEPT_BYTES_OF_PEER: usize = 64 * 1024 * 1024;
 
+/// The turns that are under way, by peer. One peer's turns never push out those of another.
 #[derive(Debug, Default)]
-struct Table {
-    sessions: HashMap<(u32, String), Arc<Mutex<Session>>>,
-    recent: VecDeque<(u32, String)>,
+pub struct Sessions(Mutex<HashMap<u32, Turns>>);
+
+/// The turns of one peer. The peer gives them their names, which may be of any length: what is kept is
+/// a digest.
+#[derive(Debug, Default)]
+struct Turns {
+    sessions: HashMap<Digest, Arc<Mutex<Session>>>,
+    recent: VecDeque<Digest>,
+    kept: Arc<AtomicUsize>,
 }
+
+type Digest = [u8; 32];
 
 impl Sessions {
     /// The session of a turn; a peer only ever sees its own.
     pub fn of(&self, peer: u32, turn: &str) -> Arc<Mutex<Session>> {
-        let key = (peer, turn.to_owned());
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        table.recent.retain(|other| *other != key);
-        table.recent.push_back(key.clone());
-        if table.recent.len() > MAX_TURNS
-            && let Some(oldest) = table.recent.pop_front()
-        {
-            table.sessions.remove(&oldest);
-        }
-        Arc::clone(table.sessions.entry(key).or_default())
+        let mut peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        peers.entry(peer).or_default().of(Sha256::digest(turn).into())
     }
-}
 
-impl Sessions {
     /// How many calls a turn has made; asking makes no session.
     #[must_use]
     pub fn calls(&self, peer: u32, turn: &str) -> u32 {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = table.sessions.get(&(peer, turn.to_owned())).cloned();
-        drop(table);
+        let turn: Digest = Sha256::digest(turn).into();
+        let peers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = peers.get(&peer).and_then(|turns| turns.sessions.get(&turn)).cloned();
+        drop(peers);
         session.map_or(0, |session| session.lock().unwrap_or_else(PoisonError::into_inner).calls)
+    }
+}
+
+impl Turns {
+    fn of(&mut self, turn: Digest) -> Arc<Mutex<Session>> {
+        self.recent.retain(|other| *other != turn);
+        while self.recent.len() >= MAX_TURNS
+            || self.kept.load(Ordering::Relaxed) > MAX_KEPT_BYTES_OF_PEER
+        {
+            let Some(oldest) = self.recent.pop_front() else { break };
+            self.sessions.remove(&oldest);
+        }
+        self.recent.push_back(turn);
+        let fresh = || {
+            let room = Room { of_peer: Arc::clone(&self.kept), own: 0 };
+            Arc::new(Mutex::new(Session { room, ..Session::default() }))
+        };
+        Arc::clone(self.sessions.entry(turn).or_insert_with(fresh))
+    }
+}
+
+/// How much is kept, by one turn and by all of its peer.
+#[derive(Debug, Default)]
+struct Room {
+    of_peer: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl Room {
+    fn take(&mut self, size: usize) {
+        self.own += size;
+        self.of_peer.fetch_add(size, Ordering::Relaxed);
+    }
+
+    fn give(&mut self, size: usize) {
+        self.own -= size;
+        self.of_peer.fetch_sub(size, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.give(self.own);
     }
 }
 
@@ -59,8 +105,9 @@ impl Sessions {
 pub struct Session {
     /// How many calls it has made.
     pub calls: u32,
-    /// What became of each call, by call id.
-    pub done: HashMap<String, Outcome>,
+    /// What became of each writing call that was let through.
+    pub done: HashMap<CallKey, Outcome>,
+    room: Room,
     reviews: HashMap<usize, Review>,
     reading: HashMap<(usize, String), Progress>,
     outputs: Vec<Kept>,
@@ -109,6 +156,7 @@ impl Session {
         }
         let shown = Untrusted(text[..shown_to].to_owned());
         self.make_room(size);
+        self.room.take(size);
         self.outputs.push(Kept { root, text, shown_to, reviews });
         let handle = format!("output-{}", self.outputs.len());
         Text {
@@ -118,12 +166,11 @@ impl Session {
     }
 
     fn make_room(&mut self, size: usize) {
-        let mut kept: usize = self.outputs.iter().map(|output| output.text.len()).sum();
         for output in &mut self.outputs {
-            if kept + size <= MAX_KEPT_BYTES {
+            if self.room.own + size <= MAX_KEPT_BYTES {
                 break;
             }
-            kept -= output.text.len();
+            self.room.give(output.text.len());
             output.text = String::new();
         }
     }
@@ -220,6 +267,8 @@ fn blobs(file: &[u8]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use policy::review::{Content, Entry};
 
     use super::{Reviewed, Session, Sessions};
@@ -255,14 +304,29 @@ mod tests {
     }
 
     #[test]
+    fn turns_that_keep_too_much_in_all_are_forgotten_and_what_they_kept_is_given_back() {
+        let sessions = Sessions::default();
+        for n in 0..10 {
+            let session = sessions.of(1, &n.to_string());
+            session.lock().expect("a lock").cut(0, "x".repeat(15 << 20), 10, Vec::new());
+        }
+        sessions.of(1, "one more");
+        let peers = sessions.0.lock().expect("a lock");
+        let turns = &peers[&1];
+        assert_eq!(turns.sessions.len(), 5);
+        assert_eq!(turns.kept.load(Ordering::Relaxed), 4 * (15 << 20));
+    }
+
+    #[test]
     fn a_turn_of_another_peer_is_another_session() {
         let sessions = Sessions::default();
         sessions.of(1, "t").lock().expect("a lock").calls = 7;
         assert_eq!(sessions.of(1, "t").lock().expect("a lock").calls, 7);
-        assert_eq!(sessions.of(2, "t").lock().expect("a lock").calls, 0);
+        sessions.of(2, "t").lock().expect("a lock").calls = 8;
         for n in 0..300 {
             sessions.of(1, &format!("other-{n}"));
         }
         assert_eq!(sessions.of(1, "t").lock().expect("a lock").calls, 0, "it was forgotten");
+        assert_eq!(sessions.calls(2, "t"), 8, "another peer pushes nothing out");
     }
 }

@@ -7,8 +7,9 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use tarpc::serde_transport::{self, Transport};
 use tarpc::{ClientMessage, Response, client};
@@ -147,18 +148,25 @@ fn framed(stream: UnixStream) -> Framed<UnixStream, LengthDelimitedCodec> {
     Framed::new(stream, codec())
 }
 
-/// The server's end of a greeted connection.
-pub type ServerTransport = Transport<
-    UnixStream,
-    ClientMessage<ExecutorRequest>,
-    Response<ExecutorResponse>,
-    MessagePack<ClientMessage<ExecutorRequest>, Response<ExecutorResponse>>,
->;
+type Told = ClientMessage<ExecutorRequest>;
+type Said = Response<ExecutorResponse>;
 
-/// Turns a greeted connection into the server's end of the service.
+/// Turns a greeted connection into the server's end of the service. A caller's deadline counts for
+/// [`CALL_TIMEOUT`] at most: timers take no date in a thousand years, and a call has limits of its own.
 #[must_use]
-pub fn server_transport(stream: UnixStream) -> ServerTransport {
-    serde_transport::new(framed(stream), MessagePack::default())
+pub fn server_transport(
+    stream: UnixStream,
+) -> impl tarpc::Transport<Said, Told, TransportError = io::Error> {
+    let codec: MessagePack<Told, Said> = MessagePack::default();
+    let transport: Transport<UnixStream, Told, Said, _> =
+        serde_transport::new(framed(stream), codec);
+    transport.map_ok(|mut message| {
+        if let ClientMessage::Request(request) = &mut message {
+            let latest = Instant::now() + CALL_TIMEOUT;
+            request.context.deadline = request.context.deadline.min(latest);
+        }
+        message
+    })
 }
 
 /// A connection to the executor. Cheap to clone; dropping a call in flight cancels it there.
@@ -221,7 +229,7 @@ impl Client {
 
 fn deadline() -> tarpc::context::Context {
     let mut context = tarpc::context::current();
-    context.deadline = std::time::Instant::now() + CALL_TIMEOUT;
+    context.deadline = Instant::now() + CALL_TIMEOUT;
     context
 }
 

@@ -21,6 +21,7 @@ pub struct Builder {
     protected: Option<Vec<String>>,
     notes: bool,
     home: bool,
+    peers: Vec<Value>,
     limits: Map<String, Value>,
     web: Option<Value>,
     environment: Vec<(String, String)>,
@@ -48,6 +49,7 @@ impl Builder {
             protected: None,
             notes: false,
             home: false,
+            peers: Vec::new(),
             limits,
             web: None,
             environment: Vec::new(),
@@ -114,6 +116,13 @@ impl Builder {
     #[must_use]
     pub fn limit(mut self, key: &str, value: u64) -> Self {
         self.limits.insert(key.to_owned(), json!(value));
+        self
+    }
+
+    /// One more peer, by user id, and whom it may speak for.
+    #[must_use]
+    pub fn peer(mut self, user: u32, requesters: &[&str]) -> Self {
+        self.peers.push(json!({"user": user, "requesters": requesters}));
         self
     }
 
@@ -217,14 +226,14 @@ impl Builder {
         if self.home {
             roots.push(json!({"name": "home", "path": base.join("home"), "git": "read"}));
         }
+        let ours = nix::unistd::geteuid().as_raw();
+        let mut peers = vec![json!({"user": ours, "requesters": ["Owner", "Partner"]})];
+        peers.extend(self.peers.iter().cloned());
         let mut config = json!({
             "socket": base.join("run/executor.sock"),
             "stateDir": base.join("state"),
             "requesters": ["Owner", "Partner", "Guest"],
-            "peers": [{
-                "user": nix::unistd::geteuid().as_raw(),
-                "requesters": ["Owner", "Partner"],
-            }],
+            "peers": peers,
             "roots": roots,
             "limits": self.limits,
             "gitProgram": self.git,

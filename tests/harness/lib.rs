@@ -12,6 +12,10 @@ pub mod turn;
 
 pub mod calls;
 
+pub mod wire;
+
+pub mod footprint;
+
 pub mod git;
 
 pub mod snapshot;

@@ -3,10 +3,9 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 use harness::calls::{self, ROOT};
+use harness::footprint::{descriptors, nothing_is_left, resident_kib};
 use harness::world::World;
 use protocol::reply::Status;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -16,8 +15,6 @@ const CROWD: usize = 10_000;
 /// How much more memory the executor may hold for them, in KiB. Each greeting under way costs a task and
 /// a buffer of some bytes, and there are only so many of them.
 const MOST_KIB: u64 = 32 << 10;
-/// How long something may take before a test says that it hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Lets this process hold the crowd.
 fn make_room() {
@@ -28,35 +25,6 @@ fn make_room() {
         "this test holds {needed} descriptors, and the hard limit (`ulimit -Hn`) is {limit:?}"
     );
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit }).expect("a lower limit");
-}
-
-fn descriptors(world: &World) -> usize {
-    let folder = format!("/proc/{}/fd", world.executor_pid());
-    std::fs::read_dir(folder).expect("it runs").count()
-}
-
-fn resident_kib(world: &World) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", world.executor_pid()));
-    let status = status.expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is told");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
-}
-
-fn children(world: &World) -> String {
-    let pid = world.executor_pid();
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
-    let of = |task: &Path| std::fs::read_to_string(task.join("children")).unwrap_or_default();
-    tasks.map(|task| of(&task.expect("a thread").path())).collect()
-}
-
-/// Waits until the executor has no more descriptors than before, and no child.
-fn nothing_is_left(world: &World, before: usize) {
-    let end = Instant::now() + PATIENCE;
-    while descriptors(world) > before || !children(world).is_empty() {
-        let now = (descriptors(world), children(world));
-        assert!(Instant::now() < end, "{before} descriptors before, and now {now:?}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

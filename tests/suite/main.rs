@@ -36,6 +36,8 @@ mod audit;
 
 mod rate;
 
+mod peers;
+
 mod vault;
 
 mod records;
