@@ -167,7 +167,7 @@ fn what_is_kept_to_be_read_on_has_a_bound_over_all_turns_of_a_peer() {
     }
     let world = builder.build();
     for number in 0..20 {
-        world.clone_dir().write(&format!("long/{number}.md"), &text);
+        world.clone_dir().write(format!("long/{number}.md"), &text);
     }
     let first = world.turn("Owner");
     let cut = |turn: &Turn<'_>| {
