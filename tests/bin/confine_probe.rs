@@ -54,8 +54,8 @@ fn say(text: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Where a file `take` lies beside this program: notes every grant of the child in `seen`, and takes
-/// away the one that `take` names, under all names that its file has.
+/// Where a file `take` lies beside this program: notes every grant of the child in `seen`, files and
+/// ports, and takes away the one that `take` names, under all names that its file has.
 fn take_a_grant() {
     let own = std::env::current_exe().expect("a program has a path");
     let Ok(taken) = std::fs::read_to_string(own.with_file_name("take")) else { return };
@@ -67,6 +67,7 @@ fn take_a_grant() {
     let seen = File::options().create(true).append(true).open(own.with_file_name("seen"));
     let mut seen = seen.expect("a file");
     let grants = frame["grants"]["files"].as_array_mut().expect("grants");
+    let whole = taken.clone();
     let taken = taken.split_once('\t').map(|(path, _)| file_of(path));
     grants.retain(|grant| {
         let [path, reason] = ["path", "reason"].map(|key| grant[key].as_str().expect("text"));
@@ -77,6 +78,12 @@ fn take_a_grant() {
             writeln!(seen, "{shown}\t{reason}").expect("a line");
         }
         taken.as_ref() != Some(&file_of(shown))
+    });
+    let ports = frame["grants"]["connect_ports"].as_array_mut().expect("ports");
+    ports.retain(|port| {
+        let shown = format!("port {port}\tconnect");
+        writeln!(seen, "{shown}").expect("a line");
+        shown != whole
     });
     let json = serde_json::to_vec(&frame).expect("JSON");
     let mut changed = tempfile::tempfile().expect("a file");

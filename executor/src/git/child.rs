@@ -200,7 +200,8 @@ impl Git {
 
     fn grants(&self, call: &Call<'_>, row: &Row) -> Grants {
         let mut files = self.start.clone();
-        if !matches!(row.files, Files::ReadRoot | Files::WriteRoot) {
+        // A push over https writes no object on this side.
+        if !matches!(row.files, Files::ReadRoot | Files::WriteRoot) && row.step != Step::PushHttps {
             files.push(randomness());
         }
         let objects = call.place.common_dir.join("objects");
@@ -321,7 +322,7 @@ impl Git {
             "/usr/local/share/ca-certificates",
             "/etc/pki",
         ] {
-            files.push(Grant::optional(path, Rights::READ, "certificate authorities"));
+            files.push(Grant::optional(path, Rights::READ, "the system's authorities"));
         }
         for path in [
             "/etc/resolv.conf",

@@ -1,19 +1,25 @@
 //! The grant hunt: for each row, each grant is taken away in turn, and the step must break. A grant
 //! that nothing needs on this machine is one of [`SPARE`], with the reason why it is there all the same.
 
+mod https;
+
 use std::collections::BTreeSet;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::confine::cancel;
 use ::confine::kernel::KernelSupport;
 use ::confine::launcher::Launcher;
-use executor::config::Config;
+use executor::config::{Config, WebConfig};
 use executor::git::child::Call;
 use executor::git::repo::{self, Place};
 use executor::git::skeleton::{self, Skeleton};
 use executor::git::verb::Verb;
 use executor::tools::Failure;
+use executor::tools::web::Web;
+use executor::tools::web::dial::Tcp;
+use executor::tools::web::dns::Dns;
 use executor::tools::web::page::Reader;
 use executor::workplace::{GitJob, Root, Workplace};
 use harness::confine::{self, Ground};
@@ -29,15 +35,71 @@ use super::PROBE;
 const SPARE: &[(&str, &str)] = &[
     ("shared libraries", "each system keeps them in some of these folders"),
     ("where libraries are", "a loader that has no cache searches the folders"),
+    ("the system's authorities", "a root without a caFile trusts these"),
+    ("the resolver", "which of its files are read, and what for, is each system's matter"),
 ];
+
+/// As above, by the grant itself.
+const SPARE_PORT: &str = "port 53\tconnect";
 
 /// What the launcher that tells and takes was told to take: nothing.
 const ALL: &str = "-";
+
+/// The folder of a launcher that tells what it grants, and takes one grant away.
+struct Taking(PathBuf);
+
+impl Taking {
+    /// Such a launcher in a folder of its own.
+    fn new(folder: PathBuf) -> Self {
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::copy(PROBE, folder.join("taking")).expect("a program");
+        Self(folder)
+    }
+
+    fn launcher(&self) -> Launcher {
+        Launcher::with_binary(self.0.join("taking"), KernelSupport::detect())
+    }
+
+    /// Tells the launcher which grant to take.
+    fn take(&self, which: &str) {
+        std::fs::write(self.0.join("take"), which).expect("a file");
+        let _ = std::fs::remove_file(self.0.join("seen"));
+    }
+
+    /// Every grant of the children since, as what is granted and why.
+    fn seen(&self) -> BTreeSet<String> {
+        super::read(&self.0.join("seen")).lines().map(str::to_owned).collect()
+    }
+
+    /// Takes each grant of a step in turn, which must break then. Says which do not, and the reasons of all.
+    fn hunt(
+        &self,
+        step: Step,
+        does: impl Fn() -> Result<String, String>,
+    ) -> (Vec<String>, BTreeSet<String>) {
+        let (mut useless, mut reasons) = (Vec::new(), BTreeSet::new());
+        self.take(ALL);
+        let whole = does();
+        assert!(whole.is_ok(), "{step:?}: {whole:?}");
+        for grant in self.seen() {
+            self.take(&grant);
+            let broke = does() != whole;
+            let (what, reason) = grant.split_once('\t').expect("what, and a reason");
+            let listed = SPARE.iter().any(|(spare, _)| *spare == reason) || grant == SPARE_PORT;
+            if !broke && !listed {
+                useless.push(format!("{}: {what} ({reason}) is of no use", step.as_str()));
+            }
+            reasons.insert(reason.to_owned());
+        }
+        (useless, reasons)
+    }
+}
 
 /// A clone under the record protocol with real programs, whose launcher tells what it grants, and takes
 /// one of it away.
 struct Hunt {
     ground: Ground,
+    taking: Taking,
     tree: Repo,
     remote: Repo,
     workplace: Workplace,
@@ -72,8 +134,7 @@ impl Hunt {
         let remote = tree.beside(ground.path("remote.git"));
         tree.git(&["init", "--quiet", "--template=", "--bare", "-b", "main", "../remote.git"]);
         tree.git(&["push", "--quiet", "../remote.git", "main"]);
-        std::fs::create_dir(ground.path("launcher")).expect("a folder");
-        std::fs::copy(PROBE, ground.path("launcher/taking")).expect("a program");
+        let taking = Taking::new(ground.path("launcher"));
         std::fs::create_dir(ground.path("state")).expect("a folder");
         let config = json!({
             "socket": ground.path("executor.sock"),
@@ -90,25 +151,14 @@ impl Hunt {
         let kernel = KernelSupport::detect();
         let config = Config::parse(&config.to_string()).expect("a configuration");
         let mut workplace = Workplace::open(&config, &kernel).expect("a workplace");
-        workplace.launcher = Launcher::with_binary(ground.path("launcher/taking"), kernel);
+        workplace.launcher = taking.launcher();
         skeleton::remove_leftovers(&workplace.state_dir).expect("a folder for skeletons");
         let place = repo::locate(&workplace.roots[0].path, None).expect("a repository");
-        Self { ground, tree, remote, workplace, place }
+        Self { ground, taking, tree, remote, workplace, place }
     }
 
     fn root(&self) -> &Root {
         &self.workplace.roots[0]
-    }
-
-    /// Tells the launcher which grant to take.
-    fn take(&self, which: &str) {
-        std::fs::write(self.ground.path("launcher/take"), which).expect("a file");
-        let _ = std::fs::remove_file(self.ground.path("launcher/seen"));
-    }
-
-    /// Every grant of the children since, as its path and reason.
-    fn seen(&self) -> BTreeSet<String> {
-        super::read(&self.ground.path("launcher/seen")).lines().map(str::to_owned).collect()
     }
 
     /// Does everything that the executor does in a step; its answers, if nothing broke.
@@ -225,7 +275,7 @@ impl Hunt {
     }
 }
 
-/// The rows whose children can be had without a server.
+/// The rows whose children can be had without a server; [`https`] has the others.
 fn hunted(step: Step) -> bool {
     step.row().exec != Exec::None && !matches!(step, Step::FetchHttps | Step::PushHttps)
 }
@@ -245,23 +295,57 @@ fn every_grant_is_needed(git: &Path) {
     let hunt = Hunt::new(git);
     let (mut wrong, mut reasons) = (Vec::new(), BTreeSet::new());
     for row in TABLE.iter().filter(|row| hunted(row.step)) {
-        hunt.take(ALL);
-        let whole = hunt.does(row.step);
-        assert!(whole.is_ok(), "{row:?}: {whole:?}");
-        for grant in hunt.seen() {
-            hunt.take(&grant);
-            let broke = hunt.does(row.step) != whole;
-            let (path, reason) = grant.split_once('\t').expect("a path and a reason");
-            let listed = SPARE.iter().any(|(spare, _)| *spare == reason);
-            if !broke && !listed {
-                wrong.push(format!("{}: {path} ({reason}) is of no use", row.step.as_str()));
-            }
-            reasons.insert(reason.to_owned());
-        }
+        let (useless, its) = hunt.taking.hunt(row.step, || hunt.does(row.step));
+        wrong.extend(useless);
+        reasons.extend(its);
+    }
+    for step in [Step::FetchHttps, Step::PushHttps] {
+        let world = https::Hunt::new(git);
+        let (useless, its) = world.taking().hunt(step, || world.does(step));
+        wrong.extend(useless);
+        reasons.extend(its);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let unknown: Vec<_> = SPARE.iter().filter(|(spare, _)| !reasons.contains(*spare)).collect();
     assert!(unknown.is_empty(), "no row grants this any more: {unknown:?}");
+}
+
+#[test]
+fn the_threads_of_the_web_have_one_file_each_and_need_it() {
+    let ground = Ground::new();
+    let file = ground.path("ca.pem");
+    std::fs::write(&file, "").expect("a file");
+    let kernel = KernelSupport::detect();
+    let web = |ca_file: &Path| {
+        let ca_file = Some(ca_file.to_owned());
+        let web = WebConfig { searxng: None, max_fetch_bytes: 1, ca_file };
+        let reader = Reader::new(Launcher::with_binary(PROBE, kernel.clone()), Path::new(PROBE));
+        let names = Box::new(Dns::open(&kernel).expect("a domain"));
+        Web::with_parts(&web, &kernel, reader.expect("a program"), names, Box::new(Tcp))
+            .expect("it is configured")
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let stream =
+        TcpStream::connect(listener.local_addr().expect("it has one")).expect("it listens");
+    let read = |file: &Path| confine::number(std::fs::read(file));
+    let exchanged =
+        |web: &Web, file: &Path| web.in_exchange(&stream, || read(file)).expect("it runs");
+    let other = ground.path("other.pem");
+    std::fs::write(&other, "").expect("a file");
+    assert_eq!(exchanged(&web(&file), &file), 0);
+    assert_eq!(
+        exchanged(&web(&other), &file),
+        super::EACCES,
+        "only what it needs to trust the server"
+    );
+    let resolver = Path::new("/etc/resolv.conf");
+    let asked =
+        |domain: &::confine::domain::Domain| domain.run(|| read(resolver)).expect("it runs");
+    let dns = Dns::open(&kernel).expect("a domain");
+    let allowed = dns.in_domain(|| read(resolver)).expect("it runs");
+    assert_eq!(allowed, read(resolver), "as without a domain");
+    let none = ::confine::domain::Domain::build(&::confine::grants::Grants::default(), &kernel);
+    assert_eq!(asked(&none.expect("a domain")), super::EACCES);
 }
 
 #[test]
