@@ -23,15 +23,26 @@ pub trait Delivery: Send {
         vec![text.to_owned()]
     }
 
-    /// Shows a plan to the person it names and waits for their word. Only a clear yes is one.
-    fn approve(&mut self, plan: &Plan) -> impl Future<Output = bool> + Send;
+    /// The sign that a message was received, for a transport that gives one.
+    fn receipt(&self, _id: &MessageId) -> Option<Part> {
+        None
+    }
+
+    /// The question about a plan; none when the person would not see all of it.
+    fn question(&self, plan: &Plan) -> Option<String>;
+
+    /// Asks the person whom the plan names, once, and says what became of the question.
+    fn ask(&mut self, question: &Part) -> impl Future<Output = Sent> + Send;
+
+    /// Waits for the word on what was asked. Only a clear yes is one.
+    fn answered(&mut self) -> impl Future<Output = bool> + Send;
 
     /// Sends one part, once, and says what became of it.
     fn send(&mut self, part: &Part) -> impl Future<Output = Sent> + Send;
 }
 
 /// A place that outlives the process that answers there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Destination {
     /// The channel's or thread's id.
@@ -48,6 +59,8 @@ pub enum Kind {
     Reply,
     /// A plan with its buttons.
     Question,
+    /// The sign that a message was received.
+    Receipt,
     /// The fixed line of a turn that failed.
     Failed,
     /// The fixed line for a message that is too long.
@@ -81,8 +94,13 @@ impl Part {
     }
 
     /// A question about a plan: `<message id>-q1`, …
-    pub(crate) fn question(id: &str, number: u32, text: String) -> Self {
+    pub(crate) fn question(id: &MessageId, number: usize, text: String) -> Self {
         Self { nonce: format!("{id}-q{number}"), kind: Kind::Question, text }
+    }
+
+    /// The sign that a message was received: `<message id>-e`.
+    pub(crate) fn receipt(id: &MessageId) -> Self {
+        Self { nonce: format!("{id}-e"), kind: Kind::Receipt, text: "\u{1f440}".to_owned() }
     }
 
     /// A fixed line: the nonce ends in a letter, so that it can never be taken for an answer's.
@@ -92,7 +110,7 @@ impl Part {
             Kind::TooLong => "b",
             Kind::NoText => "a",
             Kind::OverCeiling => "c",
-            Kind::Reply | Kind::Question => "r",
+            Kind::Reply | Kind::Question | Kind::Receipt => "r",
         };
         Self { nonce: format!("{id}-{letter}"), kind, text }
     }

@@ -9,10 +9,11 @@
 //! | `drops.jsonl`     | every accepted message that gets no turn      | before its fixed line is sent|
 //! | `admissions.jsonl`| every turn                                    | before the engine runs       |
 //! | `turns/<id>.json` | every turn that ended; write-once             | before its answer is sent    |
-//! | `pending/<nonce>.json` | the text of a part that is not settled   | before its intent; then removed |
+//! | `pending/<nonce>.json` | the text of a part that is not settled | before its turn's record and its intent; then removed |
 //! | `outbox.jsonl`    | every intent to say something, and its result | before and after sending     |
 //!
-//! What survives: a line or record whose writing returned is on disk, also after a power cut. One
+//! What survives: a line or record whose writing returned is on disk, also after a power cut; only the
+//! line for a message that was passed over in silence, and a receipt's, may be lost by one. A line
 //! whose writing did not return is there whole, in part (a line only; see [`Damage`]), or not at all,
 //! and nothing had acted on it. A record is complete or absent, never partial.
 //!
@@ -25,35 +26,42 @@
 
 mod lines;
 
+mod look;
+
+mod open;
+
 mod pending;
 
 mod stages;
 
 mod store;
 
+mod written;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, BufRead as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::binding::Limits;
-use crate::delivery::{Destination, Kind, Part, Sent};
+use crate::delivery::{Destination, Part, Sent};
 use crate::lock::Lock;
 use crate::message::{Incoming, MessageId};
 use crate::record::{RECORD_VERSION, Source, TextDigest, TurnOutcome, TurnRecord};
 pub use lines::Damage;
 use lines::Lines;
-pub use pending::Unsettled;
+pub(crate) use look::{Trace, admitted_on, open_intents, read_outbox, trace};
+pub use pending::Left;
 pub use stages::{Accepted, Admission, Admitted, DropReason, Dropped, Intended, Recorded};
 pub use store::{Stored, read_record, stored};
+use written::{AdmissionLine, DropLine, InboxLine};
+pub(crate) use written::{OutboxEntry, OutboxLine};
 
 /// Where the records of turns are, in the binding's folder.
 pub const TURNS: &str = "turns";
@@ -82,6 +90,8 @@ struct Books {
     last_told: Option<Date>,
     /// What may have been said before this process, and was not settled.
     unsettled: BTreeMap<String, Timestamp>,
+    /// Parts of answers that were never begun to be said.
+    unsaid: HashSet<String>,
     pending: PathBuf,
     _lock: Lock,
 }
@@ -105,49 +115,6 @@ pub enum JournalError {
 /// 128 bits of SHA-256: the ids of years fit in memory, and two do not meet by chance.
 type IdDigest = [u8; 16];
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InboxLine {
-    id: MessageId,
-    at: Timestamp,
-    #[serde(flatten)]
-    source: Source,
-    text: TextDigest,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DropLine {
-    id: MessageId,
-    at: Timestamp,
-    reason: DropReason,
-    /// Whether a fixed line is sent for it.
-    told: bool,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AdmissionLine {
-    id: MessageId,
-    at: Timestamp,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct OutboxLine {
-    pub(crate) nonce: String,
-    pub(crate) at: Timestamp,
-    #[serde(flatten)]
-    pub(crate) entry: OutboxEntry,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", untagged)]
-pub(crate) enum OutboxEntry {
-    Result(Sent),
-    Intent { intent: Kind, text: TextDigest },
-}
-
 #[derive(Debug)]
 struct Pending {
     source: Source,
@@ -161,66 +128,7 @@ impl Journal {
     /// # Errors
     /// When a file cannot be read or made.
     pub fn open(lock: Lock) -> Result<Self, JournalError> {
-        let folder = lock.folder().to_owned();
-        let turns = folder.join(TURNS);
-        let ended: HashSet<MessageId> = store::prepare(&turns)?.into_iter().collect();
-        let (mut damage, mut dropped, mut last_told) = (Vec::new(), HashSet::new(), None);
-        let drops = Lines::open(&folder.join("drops.jsonl"), &mut damage, |line: DropLine| {
-            if line.told && line.reason == DropReason::OverCeiling {
-                last_told = last_told.max(Some(day(line.at)));
-            }
-            // An edit, or what came while stopping, is passed over under the id of a message that may
-            // have been accepted before: that one still needs its end.
-            if !matches!(line.reason, DropReason::Rule(_) | DropReason::Stopping) {
-                dropped.insert(line.id);
-            }
-        })?;
-        let (mut known, mut open) = (HashSet::new(), HashMap::new());
-        let inbox = Lines::open(&folder.join("inbox.jsonl"), &mut damage, |line: InboxLine| {
-            known.insert(digest(&line.id));
-            if !ended.contains(&line.id) && !dropped.contains(&line.id) {
-                let (source, received) = (line.source, line.at);
-                open.insert(line.id, Pending { source, received, admitted: false });
-            }
-        })?;
-        let mut admitted = BTreeMap::new();
-        let path = folder.join("admissions.jsonl");
-        let admissions = Lines::open(&path, &mut damage, |line: AdmissionLine| {
-            *admitted.entry(day(line.at)).or_insert(0) += 1;
-            if let Some(pending) = open.get_mut(&line.id) {
-                pending.admitted = true;
-            }
-        })?;
-        let mut unsettled = BTreeMap::new();
-        let outbox = Lines::open(&folder.join(OUTBOX), &mut damage, |line: OutboxLine| {
-            match line.entry {
-                // The window is measured from the first line, whatever was tried since.
-                OutboxEntry::Intent { .. } => {
-                    unsettled.entry(line.nonce).or_insert(line.at);
-                }
-                OutboxEntry::Result(Sent::Unknown { .. }) => {}
-                OutboxEntry::Result(_) => {
-                    unsettled.remove(&line.nonce);
-                }
-            }
-        })?;
-        let pending = folder.join(pending::PENDING);
-        pending::prepare(&pending, &unsettled)?;
-        store::sync_folder(&folder)?;
-        let books = Books {
-            inbox,
-            drops,
-            admissions,
-            outbox,
-            turns,
-            known,
-            open,
-            admitted,
-            last_told,
-            unsettled,
-            pending,
-            _lock: lock,
-        };
+        let (books, damage) = open::books(lock)?;
         Ok(Self { books: Arc::new(Mutex::new(books)), damage })
     }
 
@@ -353,7 +261,7 @@ impl Journal {
     ) -> Result<Intended, JournalError> {
         let mut books = self.books();
         if let Some(to) = to {
-            pending::write(&books.pending, part, to)?;
+            pending::write(&books.pending, std::slice::from_ref(part), &to)?;
         }
         let entry = OutboxEntry::Intent { intent: part.kind, text: TextDigest::of(&part.text) };
         books.outbox.append(&OutboxLine { nonce: part.nonce.clone(), at: now, entry })?;
@@ -381,18 +289,45 @@ impl Journal {
         Ok(())
     }
 
-    /// What an earlier process may have said. Taken once, before anything new is said: each is to be
-    /// settled.
+    /// Keeps what is about to be said, when that has to outlive this process: before the turn's record,
+    /// so that whoever has a record has its whole answer.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn keep(&mut self, parts: &[Part], to: Option<Destination>) -> Result<(), JournalError> {
+        let Some(to) = to else { return Ok(()) };
+        let books = self.books();
+        pending::write(&books.pending, parts, &to)
+    }
+
+    /// What an earlier process may have said, or had still to say, in order. Taken once, before
+    /// anything new is said: each is to be settled.
     ///
     /// # Errors
     /// When what was to be said cannot be read.
-    pub fn unsettled(&mut self) -> Result<Vec<Unsettled>, JournalError> {
+    pub fn left(&mut self) -> Result<Vec<Left>, JournalError> {
         let mut books = self.books();
-        let left = std::mem::take(&mut books.unsettled);
-        left.into_iter().map(|(nonce, first)| pending::read(&books.pending, nonce, first)).collect()
+        let tried = std::mem::take(&mut books.unsettled).into_iter();
+        let unsaid = std::mem::take(&mut books.unsaid).into_iter();
+        let mut all: Vec<_> = tried.map(|(nonce, first)| (nonce, Some(first))).collect();
+        all.extend(unsaid.map(|nonce| (nonce, None)));
+        all.sort_by_key(|(nonce, _)| pending::order(nonce));
+        let read = |(nonce, first)| pending::read(&books.pending, nonce, first).transpose();
+        all.into_iter().filter_map(read).collect()
     }
 
-    /// Notes a message that nobody may know was seen: one line, and nothing is said.
+    /// Writes down what became of a receipt. It has no intent, for it is never sent again, and is not
+    /// waited for, for nothing acts on it.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub fn note(&mut self, receipt: &Part, sent: Sent, now: Timestamp) -> Result<(), JournalError> {
+        let (nonce, entry) = (receipt.nonce.clone(), OutboxEntry::Result(sent));
+        self.books().outbox.append_unsynced(&OutboxLine { nonce, at: now, entry })
+    }
+
+    /// Notes a message that nobody may know was seen: one line, and nothing is said. It is not waited
+    /// for: nothing acts on it, and a stranger must not be able to keep the disk busy.
     ///
     /// # Errors
     /// When the line cannot be written.
@@ -403,7 +338,7 @@ impl Journal {
         now: Timestamp,
     ) -> Result<(), JournalError> {
         let line = DropLine { id: id.clone(), at: now, reason, told: false };
-        self.books().drops.append(&line)
+        self.books().drops.append_unsynced(&line)
     }
 }
 
@@ -432,82 +367,6 @@ pub fn source(incoming: &Incoming) -> Source {
         thread: incoming.thread.clone(),
         author: incoming.author.clone(),
     }
-}
-
-/// Reads the outbox of a folder that another process may be writing; a torn last line is left alone.
-pub(crate) fn read_outbox(folder: &Path) -> io::Result<Vec<OutboxLine>> {
-    let mut lines = Vec::new();
-    each(folder, OUTBOX, |line| lines.push(line))?;
-    Ok(lines)
-}
-
-/// What the journal knows of one message.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Trace {
-    /// When it was taken in.
-    pub(crate) accepted: Option<Timestamp>,
-    /// When and why it got no turn.
-    pub(crate) dropped: Option<(Timestamp, DropReason)>,
-    /// When it got one.
-    pub(crate) admitted: Option<Timestamp>,
-}
-
-/// Follows one message through the journal. Takes no lock.
-pub(crate) fn trace(folder: &Path, id: &MessageId) -> io::Result<Trace> {
-    let mut trace = Trace::default();
-    each(folder, "inbox.jsonl", |line: InboxLine| {
-        if line.id == *id {
-            trace.accepted = Some(line.at);
-        }
-    })?;
-    each(folder, "drops.jsonl", |line: DropLine| {
-        if line.id == *id {
-            trace.dropped = Some((line.at, line.reason));
-        }
-    })?;
-    each(folder, "admissions.jsonl", |line: AdmissionLine| {
-        if line.id == *id {
-            trace.admitted = Some(line.at);
-        }
-    })?;
-    Ok(trace)
-}
-
-/// How many turns were admitted on a day, by UTC. Takes no lock.
-pub(crate) fn admitted_on(folder: &Path, now: Timestamp) -> io::Result<u32> {
-    let mut count = 0;
-    each(folder, "admissions.jsonl", |line: AdmissionLine| {
-        count += u32::from(day(line.at) == day(now));
-    })?;
-    Ok(count)
-}
-
-/// How many parts may or may not have arrived. Takes no lock.
-pub(crate) fn open_intents(folder: &Path) -> io::Result<usize> {
-    let mut open = HashSet::new();
-    each(folder, OUTBOX, |line: OutboxLine| {
-        match line.entry {
-            OutboxEntry::Intent { .. } | OutboxEntry::Result(Sent::Unknown { .. }) => {
-                open.insert(line.nonce)
-            }
-            OutboxEntry::Result(_) => open.remove(&line.nonce),
-        };
-    })?;
-    Ok(open.len())
-}
-
-/// Hands on each whole line of a file, one at a time; a file that is not there has none.
-fn each<T: DeserializeOwned>(folder: &Path, name: &str, mut take: impl FnMut(T)) -> io::Result<()> {
-    let file = match std::fs::File::open(folder.join(name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    for line in io::BufReader::new(file).split(b'\n') {
-        if let Ok(line) = serde_json::from_slice(&line?) {
-            take(line);
-        }
-    }
-    Ok(())
 }
 
 fn day(at: Timestamp) -> Date {

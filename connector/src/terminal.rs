@@ -251,28 +251,15 @@ struct Printer<'a, W> {
 }
 
 impl<W: Write> Printer<'_, W> {
-    fn show(&mut self, plan: &Plan) -> io::Result<()> {
-        writeln!(self.out, "{}", render::plan(plan))?;
+    fn show(&mut self, question: &str) -> io::Result<()> {
+        writeln!(self.out, "{question}")?;
         if self.asks {
             write!(self.out, "Commit this? [y/N] ")?;
         }
         self.out.flush()
     }
-}
 
-impl<W: Write + Send> Delivery for Printer<'_, W> {
-    async fn approve(&mut self, plan: &Plan) -> bool {
-        if let Err(error) = self.show(plan) {
-            self.broken = Some(error);
-            return false;
-        }
-        let word = self.lines.recv().await.unwrap_or_default();
-        matches!(word.trim().to_lowercase().as_str(), "y" | "yes")
-    }
-
-    async fn send(&mut self, part: &Part) -> Sent {
-        let printed =
-            writeln!(self.out, "{}", printable(&part.text)).and_then(|()| self.out.flush());
+    fn sent(&mut self, printed: io::Result<()>) -> Sent {
         match printed {
             Ok(()) => Sent::Confirmed,
             Err(error) => {
@@ -281,6 +268,28 @@ impl<W: Write + Send> Delivery for Printer<'_, W> {
                 Sent::Unknown { reason }
             }
         }
+    }
+}
+
+impl<W: Write + Send> Delivery for Printer<'_, W> {
+    fn question(&self, plan: &Plan) -> Option<String> {
+        Some(render::plan(plan))
+    }
+
+    async fn ask(&mut self, question: &Part) -> Sent {
+        let shown = self.show(&question.text);
+        self.sent(shown)
+    }
+
+    async fn answered(&mut self) -> bool {
+        let word = self.lines.recv().await.unwrap_or_default();
+        matches!(word.trim().to_lowercase().as_str(), "y" | "yes")
+    }
+
+    async fn send(&mut self, part: &Part) -> Sent {
+        let printed =
+            writeln!(self.out, "{}", printable(&part.text)).and_then(|()| self.out.flush());
+        self.sent(printed)
     }
 }
 

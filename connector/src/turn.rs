@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use protocol::refusal::{Code, Outcome, Refusal};
-use protocol::reply::Reply;
+use protocol::reply::{Plan, Reply};
 use protocol::service::Request;
 use protocol::tool::ToolCall;
 use protocol::turn::Turn;
@@ -19,10 +19,10 @@ use protocol::wire::WireError;
 
 use crate::binding::Limits;
 use crate::clock::Clock;
-use crate::delivery::{Delivery, Kind, Part};
+use crate::delivery::{Delivery, Kind, Part, Sent};
 use crate::engine::{Answer, Engine, EngineError, ToolRunner};
 use crate::journal::{self, Admission, Admitted, DropReason, Dropped, Journal, JournalError};
-use crate::message::Incoming;
+use crate::message::{Incoming, MessageId};
 use crate::prompt::{self, Prompt};
 use crate::record::{
     CallRecord, CallResult, DeliveryRecord, RECORD_VERSION, TextDigest, TurnOutcome, TurnRecord,
@@ -91,9 +91,12 @@ pub async fn go_on<E: Engine, D: Delivery>(
         Admission::Dropped(dropped) => return decline(dropped, seat, delivery).await,
     };
     delivery.begun();
-    let thought = think(&admitted, seat, delivery, abort).await;
+    let thought = think(&admitted, seat, delivery, abort).await?;
     let (parts, outcome) = phrase(&admitted, &thought, delivery);
-    let record = write_up(&admitted, thought, &outcome, &parts, seat);
+    let receipt = delivery.receipt(&admitted.incoming().id);
+    let record = write_up(&admitted, thought, &outcome, (receipt, &parts), seat);
+    // All of the answer, before the record: a crash from there on loses no part of it.
+    seat.journal.keep(&parts, delivery.destination())?;
     let _recorded = seat.journal.record(admitted, &record)?;
     deliver(parts, seat, delivery).await?;
     Ok(Ended::Turn(outcome))
@@ -141,6 +144,8 @@ fn refusal(reason: DropReason, limits: &Limits) -> Option<(Kind, String)> {
 struct Thought {
     answer: Result<Answer, Cut>,
     calls: Vec<CallRecord>,
+    /// What the person was asked on the way.
+    asked: Vec<Part>,
 }
 
 /// Why there is no answer.
@@ -156,12 +161,15 @@ async fn think<E: Engine, D: Delivery>(
     seat: &mut Seat<E>,
     delivery: &mut D,
     abort: impl Future<Output = ()> + Send,
-) -> Thought {
+) -> Result<Thought, JournalError> {
     let incoming = admitted.incoming();
     let limit = seat.limits.turn_timeout();
     let mut runner = Runner {
         tools: &mut seat.tools,
         delivery,
+        journal: &mut seat.journal,
+        clock: seat.clock.as_ref(),
+        id: incoming.id.clone(),
         turn: Turn {
             id: incoming.id.as_str().to_owned(),
             requester: incoming.requester.clone(),
@@ -169,6 +177,8 @@ async fn think<E: Engine, D: Delivery>(
         },
         max_calls: seat.limits.max_calls_per_turn,
         calls: Vec::new(),
+        asked: Vec::new(),
+        broken: None,
         began: Instant::now(),
     };
     let engine = &mut seat.engine;
@@ -184,27 +194,49 @@ async fn think<E: Engine, D: Delivery>(
             Err(_) => Err(Cut::TimedOut),
         },
     };
-    Thought { answer, calls: runner.into_calls() }
+    runner.into_thought(answer)
 }
 
 /// Does the engine's calls: counts them, names them, records them.
 struct Runner<'a, D> {
     tools: &'a mut Tools,
     delivery: &'a mut D,
+    journal: &'a mut Journal,
+    clock: &'a dyn Clock,
+    id: MessageId,
     turn: Turn,
     max_calls: u32,
     calls: Vec<CallRecord>,
+    asked: Vec<Part>,
+    /// The journal could not be written: the turn ends with that.
+    broken: Option<JournalError>,
     /// When the last call began.
     began: Instant,
 }
 
 impl<D: Delivery> Runner<'_, D> {
-    /// The calls; the last one may have been cut short, and took until now.
-    fn into_calls(mut self) -> Vec<CallRecord> {
+    /// What was done; the last call may have been cut short, and took until now.
+    fn into_thought(mut self, answer: Result<Answer, Cut>) -> Result<Thought, JournalError> {
+        if let Some(error) = self.broken {
+            return Err(error);
+        }
         if let Some(last) = self.calls.last_mut().filter(|c| c.result == CallResult::Abandoned) {
             last.duration_ms = millis(self.began);
         }
-        self.calls
+        Ok(Thought { answer, calls: self.calls, asked: self.asked })
+    }
+
+    /// Asks the requester about a plan, between the question's intent and its result in the outbox.
+    async fn approved(&mut self, plan: &Plan) -> Result<bool, JournalError> {
+        let Some(text) = self.delivery.question(plan) else { return Ok(false) };
+        let question = Part::question(&self.id, self.asked.len() + 1, text);
+        // It ends with this process, so it has no destination that would outlive it.
+        let intended = self.journal.intend(&question, None, self.clock.now())?;
+        self.asked.push(question.clone());
+        let sent = self.delivery.ask(&question).await;
+        let seen = !matches!(sent, Sent::Refused { .. });
+        self.journal.settle(intended, sent, self.clock.now())?;
+        Ok(seen && self.delivery.answered().await)
     }
 }
 
@@ -213,9 +245,11 @@ impl<D: Delivery> ToolRunner for Runner<'_, D> {
         let outcome = self.once(call.clone(), None).await?;
         let Outcome::Reply(Reply::ApprovalNeeded(plan)) = outcome else { return Ok(outcome) };
         // The plan is the requester's to approve: the engine sees only what became of it.
-        if self.delivery.approve(&plan).await {
+        let approved = self.approved(&plan).await;
+        if matches!(approved, Ok(true)) {
             return self.once(call, Some(plan.digest)).await;
         }
+        self.broken = approved.err();
         Ok(Outcome::Refusal(Refusal::new(
             Code::ApprovalNeeded,
             format!("{} did not approve the commit.", plan.requester),
@@ -286,10 +320,11 @@ fn write_up<E: Engine>(
     admitted: &Admitted,
     thought: Thought,
     outcome: &TurnOutcome,
-    parts: &[Part],
+    (receipt, parts): (Option<Part>, &[Part]),
     seat: &Seat<E>,
 ) -> TurnRecord {
     let incoming = admitted.incoming();
+    let said = receipt.iter().chain(&thought.asked).chain(parts);
     TurnRecord {
         version: RECORD_VERSION,
         id: incoming.id.clone(),
@@ -301,7 +336,7 @@ fn write_up<E: Engine>(
         envelope: Some(TextDigest::of(&prompt::envelope(incoming))),
         outcome: outcome.clone(),
         calls: thought.calls,
-        deliveries: parts.iter().map(DeliveryRecord::from).collect(),
+        deliveries: said.map(DeliveryRecord::from).collect(),
         usage: thought.answer.ok().and_then(|answer| answer.usage),
     }
 }

@@ -153,7 +153,8 @@ impl Place {
     #[must_use]
     pub fn answers(&self, message: u64) -> Vec<String> {
         let record = self.record(message);
-        let parts = record["deliveries"].as_array().map_or(0, Vec::len);
+        let deliveries = record["deliveries"].as_array().map_or(&[][..], Vec::as_slice);
+        let parts = deliveries.iter().filter(|said| said["kind"] != "receipt").count();
         let answers = |seen: &crate::discord::Seen| -> Vec<String> {
             let ours = seen.from_bot().into_iter().filter(|sent| sent.reference == Some(message));
             ours.map(|sent| sent.content.clone()).collect()

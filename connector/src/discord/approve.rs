@@ -57,10 +57,10 @@ impl Approvals {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the turn's n-th question, for its author.
+    /// Opens a question, by its nonce, for its author.
     #[must_use]
-    pub fn open(self: &Arc<Self>, turn: &str, number: u32, author: &str) -> Question {
-        let key = format!("{turn}-{number}");
+    pub fn open(self: &Arc<Self>, nonce: &str, author: &str) -> Question {
+        let key = nonce.to_owned();
         let (send, answer) = oneshot::channel();
         let open = Open { author: author.to_owned(), answer: send };
         self.questions().insert(key.clone(), open);
@@ -111,7 +111,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_requester_decides_and_only_once() {
         let approvals = Approvals::new(LONG);
-        let question = approvals.open("7", 1, "100");
+        let question = approvals.open("7-q1", "100");
         let [yes, no] = question.buttons.clone();
         assert_eq!(approvals.press(&yes, "101"), Pressed::NotYours);
         assert_eq!(approvals.press(&yes, "100"), Pressed::Decided(true));
@@ -122,7 +122,7 @@ mod tests {
     #[tokio::test]
     async fn a_no_is_a_no() {
         let approvals = Approvals::new(LONG);
-        let question = approvals.open("7", 1, "100");
+        let question = approvals.open("7-q1", "100");
         assert_eq!(approvals.press(&question.buttons[1], "100"), Pressed::Decided(false));
         assert!(!question.answer().await);
     }
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test]
     async fn silence_is_a_no_and_a_late_press_is_void() {
         let approvals = Approvals::new(Duration::ZERO);
-        let question = approvals.open("7", 1, "100");
+        let question = approvals.open("7-q1", "100");
         let yes = question.buttons[0].clone();
         assert!(!question.answer().await);
         assert_eq!(approvals.press(&yes, "100"), Pressed::Void);
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn a_press_after_a_restart_is_void() {
-        let before = Approvals::new(LONG).open("7", 1, "100").buttons[0].clone();
+        let before = Approvals::new(LONG).open("7-q1", "100").buttons[0].clone();
         assert_eq!(Approvals::new(LONG).press(&before, "100"), Pressed::Void);
-        for foreign in ["", "sage", "sage:7-1", "sage:7-1:maybe", "other:7-1:yes"] {
+        for foreign in ["", "sage", "sage:7-q1", "sage:7-q1:maybe", "other:7-q1:yes"] {
             assert_eq!(Approvals::new(LONG).press(foreign, "100"), Pressed::Foreign, "{foreign}");
         }
     }

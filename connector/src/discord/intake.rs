@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::port::Port;
 use crate::binding::{Binding, BindingError, Discord, Limits};
 use crate::clock::Clock;
-use crate::delivery::Destination;
+use crate::delivery::{Destination, Part};
 use crate::journal::{Admission, DropReason, Journal, JournalError};
 use crate::message::{Incoming, MessageId};
 
@@ -186,12 +186,23 @@ impl<P: Port> Intake<P> {
         let Some(accepted) = self.journal.accept(incoming, now)? else { return Ok(Taken::Known) };
         let admission = self.journal.admit(accepted, &current.limits, now)?;
         if matches!(admission, Admission::Admitted(_)) {
-            let (port, message) = (self.port.clone(), place.clone());
-            tokio::spawn(async move { port.eyes(&message).await });
+            self.show_receipt(&id, &place);
         }
         // A queue that closed meanwhile leaves an admitted message, which recovery gives its record.
         let _ = self.queue.send(Queued { admission, place, author: message.author });
         Ok(Taken::Queued)
+    }
+
+    /// Beside the turn: nothing waits for it, and it is never tried again.
+    fn show_receipt(&self, id: &MessageId, message: &Destination) {
+        let (port, mut journal) = (self.port.clone(), self.journal.clone());
+        let (receipt, message, now) = (Part::receipt(id), message.clone(), self.clock.now());
+        tokio::spawn(async move {
+            let sent = port.eyes(&message).await;
+            if let Err(error) = journal.note(&receipt, sent, now) {
+                tracing::error!(%error, "what became of a receipt is not written down");
+            }
+        });
     }
 
     fn pass_over(&mut self, id: &MessageId, reason: DropReason) -> Result<Taken, JournalError> {

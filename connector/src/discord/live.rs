@@ -66,7 +66,7 @@ pub async fn serve(path: &Path, supervised: bool) -> Result<Ended> {
         tracing::warn!(turn = %id, "this turn was interrupted; it has its record and is not repeated");
     }
     launch::keep(&folder, &engine, SystemClock.now())?;
-    let signals = Signals::new().context("the signals cannot be taken over")?;
+    let mut signals = Signals::new().context("the signals cannot be taken over")?;
 
     let trust = section.ca_file.as_deref();
     let rest =
@@ -77,7 +77,11 @@ pub async fn serve(path: &Path, supervised: bool) -> Result<Ended> {
     confinement::confine(path, &binding, &engine, true)?;
 
     let network = Network::new(rest.clone());
-    let unsettled = reply::reconcile(&mut journal, &network, || SystemClock.now()).await?;
+    let unsettled = tokio::select! {
+        done = reply::reconcile(&mut journal, &network, || SystemClock.now()) => done?,
+        // What is not settled stays so for the next start.
+        () = told(&mut signals.terminate, &mut signals.interrupt) => return Ok(Ended::Told),
+    };
     if unsettled > 0 {
         bail!(
             "{unsettled} earlier messages may or may not have arrived, and Discord does not say; \

@@ -55,29 +55,28 @@ impl Network {
         }
     }
 
-    async fn create(&self, to: &Destination, body: Value, again: bool) -> Sent {
+    async fn create(&self, to: &Destination, body: Value, again: Option<Instant>) -> Sent {
         let path = format!("/channels/{}/messages", to.channel);
         let began = Instant::now();
-        let (mut again, mut wait) = (again, FIRST);
-        let mut resent = again;
+        // What may be there already must not be sent once its nonce is forgotten.
+        let (mut by, mut wait) = (again, FIRST);
         loop {
-            // What may be there already must not be sent once its nonce is forgotten.
-            let by = again.then(|| began + TRYING);
             let body = Some(body.clone());
             let attempt = self.rest.request_by(Method::POST, &path, body, by).await;
-            let (reason, after) = match outcome::created(attempt, again) {
+            let (reason, after) = match outcome::created(attempt, by.is_some()) {
                 Outcome::Confirmed => return Sent::Confirmed,
                 Outcome::Refused(reason) => return Sent::Refused { reason },
-                Outcome::Unknown(reason) if resent => return Sent::Unknown { reason },
+                Outcome::Unknown(reason) if by.is_some() => return Sent::Unknown { reason },
                 Outcome::Unknown(reason) => {
-                    (again, resent) = (true, true);
+                    by = Some(began + TRYING);
                     (reason, None)
                 }
                 Outcome::NotYet { reason, after } => (reason, after),
             };
             let pause = after.unwrap_or(wait);
-            if began.elapsed() + pause > TRYING {
-                return if again {
+            let next = Instant::now() + pause;
+            if next > by.unwrap_or(began + TRYING).min(began + TRYING) {
+                return if by.is_some() {
                     Sent::Unknown { reason }
                 } else {
                     Sent::Refused { reason: format!("it could not be sent: {reason}") }
@@ -89,17 +88,21 @@ impl Network {
         }
     }
 
-    async fn courtesy(&self, method: Method, path: String) {
-        match self.rest.request(method, &path, None).await {
-            Attempt::Answered(answer) if answer.status < 300 => {}
-            Attempt::Answered(answer) => tracing::debug!("{}", answer.says()),
-            Attempt::NotSent(reason) | Attempt::Unknown(reason) => tracing::debug!(%reason),
-        }
+    /// What is asked for once, whatever becomes of it.
+    async fn courtesy(&self, method: Method, path: String) -> Sent {
+        let sent = match self.rest.request(method, &path, None).await {
+            Attempt::Answered(answer) if answer.status < 300 => return Sent::Confirmed,
+            Attempt::Answered(answer) => Sent::Refused { reason: answer.says() },
+            Attempt::NotSent(reason) => Sent::Refused { reason },
+            Attempt::Unknown(reason) => Sent::Unknown { reason },
+        };
+        tracing::debug!(path, ?sent, "a courtesy");
+        sent
     }
 }
 
 impl Port for Network {
-    async fn send(&self, to: &Destination, part: &Part, again: bool) -> Sent {
+    async fn send(&self, to: &Destination, part: &Part, again: Option<Instant>) -> Sent {
         self.create(to, message(&part.text, &part.nonce, &to.reply_to, None), again).await
     }
 
@@ -109,17 +112,17 @@ impl Port for Network {
         let row = [button(yes, "Commit", 3), button(no, "Do not", 4)];
         let components = json!([{"type": 1, "components": row}]);
         let body = message(&part.text, &part.nonce, &to.reply_to, Some(components));
-        self.create(to, body, false).await
+        self.create(to, body, None).await
     }
 
     async fn typing(&self, channel: &str) {
-        self.courtesy(Method::POST, format!("/channels/{channel}/typing")).await;
+        let _ = self.courtesy(Method::POST, format!("/channels/{channel}/typing")).await;
     }
 
-    async fn eyes(&self, message: &Destination) {
+    async fn eyes(&self, message: &Destination) -> Sent {
         let Destination { channel, reply_to } = message;
         let path = format!("/channels/{channel}/messages/{reply_to}/reactions/{EYES}/@me");
-        self.courtesy(Method::PUT, path).await;
+        self.courtesy(Method::PUT, path).await
     }
 
     async fn parent(&self, channel: &str) -> Result<Option<String>, ()> {

@@ -4,17 +4,20 @@
 //! sent again at most once per start, under its own nonce, and only while Discord still remembers that
 //! nonce; after that it counts as refused, for a second reply is worse than none.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use protocol::reply::Plan;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-use super::approve::Approvals;
+use super::approve::{Approvals, Question};
 use super::port::Port;
 use crate::delivery::{Delivery, Destination, Part, Sent};
-use crate::journal::{Journal, JournalError, Unsettled};
+use crate::journal::{Journal, JournalError, Left};
+use crate::message::MessageId;
 use crate::{render, split};
 
 /// How long Discord surely remembers a nonce. It says "a few minutes".
@@ -30,7 +33,7 @@ pub struct Replies<P> {
     /// Who alone may approve.
     author: String,
     approvals: Arc<Approvals>,
-    asked: u32,
+    question: Option<Question>,
     typing: Option<JoinHandle<()>>,
 }
 
@@ -38,7 +41,7 @@ impl<P: Port> Replies<P> {
     /// For one message.
     #[must_use]
     pub fn new(port: P, place: Destination, author: String, approvals: Arc<Approvals>) -> Self {
-        Self { port, place, author, approvals, asked: 0, typing: None }
+        Self { port, place, author, approvals, question: None, typing: None }
     }
 }
 
@@ -75,26 +78,37 @@ impl<P: Port> Delivery for Replies<P> {
         split::split(text)
     }
 
-    async fn approve(&mut self, plan: &Plan) -> bool {
-        self.asked += 1;
-        let text = render::plan(plan);
+    fn receipt(&self, id: &MessageId) -> Option<Part> {
+        Some(Part::receipt(id))
+    }
+
+    fn question(&self, plan: &Plan) -> Option<String> {
         // A person approves what they saw: a plan that does not fit in one message is not asked for.
-        let [text] = &split::split(&text)[..] else { return false };
-        let question = self.approvals.open(&self.place.reply_to, self.asked, &self.author);
-        let part = Part::question(&self.place.reply_to, self.asked, text.clone());
-        match self.port.ask(&self.place, &part, &question.buttons).await {
-            Sent::Confirmed | Sent::Unknown { .. } => question.answer().await,
-            Sent::Refused { .. } => false,
-        }
+        let mut parts = split::split(&render::plan(plan));
+        if parts.len() == 1 { parts.pop() } else { None }
+    }
+
+    async fn ask(&mut self, question: &Part) -> Sent {
+        // Open before it is seen, so that no press comes too early.
+        let open = self.question.insert(self.approvals.open(&question.nonce, &self.author));
+        self.port.ask(&self.place, question, &open.buttons).await
+    }
+
+    async fn answered(&mut self) -> bool {
+        let Some(question) = self.question.take() else { return false };
+        question.answer().await
     }
 
     async fn send(&mut self, part: &Part) -> Sent {
         self.stop_typing();
-        self.port.send(&self.place, part, false).await
+        // Whoever was still to answer is late.
+        self.question = None;
+        self.port.send(&self.place, part, None).await
     }
 }
 
-/// Settles what an earlier process may have said. Before anything new is said.
+/// Says what an earlier process left unsaid, in order, and settles what it may have said. Before
+/// anything new is said.
 ///
 /// Returns how many are still unknown, because Discord could not be asked: nothing may start then.
 ///
@@ -106,12 +120,34 @@ pub async fn reconcile<P: Port>(
     now: impl Fn() -> Timestamp,
 ) -> Result<usize, JournalError> {
     let mut unknown = 0;
-    for Unsettled { intended, first, said } in journal.unsettled()? {
-        let young = now().duration_since(first) <= WINDOW;
-        let sent = match said {
-            Some((part, to)) if young => port.send(&to, &part, true).await,
-            Some(_) => refused("it may have arrived, and is too old to be sent again safely"),
-            None => refused("it may have arrived, and its place ended with its process"),
+    let mut stuck = HashSet::new();
+    for left in journal.left()? {
+        let (intended, sent) = match left {
+            Left::Unsaid { part, to } => {
+                // After a part that may not be there it would be out of order; the next start says it.
+                if stuck.contains(&to) {
+                    continue;
+                }
+                let intended = journal.intend(&part, Some(to.clone()), now())?;
+                (intended, port.send(&to, &part, None).await)
+            }
+            Left::Tried { intended, first, said } => {
+                let age = now().duration_since(first);
+                let sent = match &said {
+                    Some((part, to)) if age <= WINDOW => {
+                        let by = Instant::now() + (WINDOW - age).unsigned_abs();
+                        port.send(to, part, Some(by)).await
+                    }
+                    Some(_) => {
+                        refused("it may have arrived, and is too old to be sent again safely")
+                    }
+                    None => refused("it may have arrived, and its place ended with its process"),
+                };
+                if matches!(sent, Sent::Unknown { .. }) {
+                    stuck.extend(said.map(|(_, to)| to));
+                }
+                (intended, sent)
+            }
         };
         unknown += usize::from(matches!(sent, Sent::Unknown { .. }));
         journal.settle(intended, sent, now())?;

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use policy::admission::{Mode, Rule};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
 
 use super::approve::Approvals;
 use super::intake::{Current, Intake, Message, Queued, ReloadError, Shared, Taken, reload};
@@ -16,10 +17,10 @@ use super::reply::reconcile;
 use super::run::turns;
 use crate::binding::{Binding, Discord, Limits, TokenRef};
 use crate::clock::SystemClock;
-use crate::delivery::{Destination, Part, Sent};
+use crate::delivery::{Destination, Kind, Part, Sent};
 use crate::engine::{Answer, Engine, EngineError, ToolRunner};
 use crate::fake::{Act, FakeExecutor, broken};
-use crate::journal::{DropReason, Journal, TURNS, read_record};
+use crate::journal::{DropReason, Journal, OutboxEntry, TURNS, read_outbox, read_record};
 use crate::lock::Lock;
 use crate::message::MessageId;
 use crate::prompt::Prompt;
@@ -62,6 +63,8 @@ struct Listed {
     lookups: usize,
     eyes: Vec<String>,
     answers: VecDeque<Sent>,
+    /// The sending, counted from 1, that never ends.
+    stuck_at: Option<usize>,
     threads: HashMap<String, Option<String>>,
 }
 
@@ -76,21 +79,26 @@ impl List {
 }
 
 impl Port for List {
-    async fn send(&self, to: &Destination, part: &Part, again: bool) -> Sent {
-        self.look(|it| {
-            it.said.push((to.clone(), part.clone(), again));
-            it.answers.pop_front().unwrap_or(Sent::Confirmed)
-        })
+    async fn send(&self, to: &Destination, part: &Part, again: Option<Instant>) -> Sent {
+        let stuck = self.look(|it| {
+            it.said.push((to.clone(), part.clone(), again.is_some()));
+            it.stuck_at == Some(it.said.len())
+        });
+        if stuck {
+            pending::<()>().await;
+        }
+        self.look(|it| it.answers.pop_front().unwrap_or(Sent::Confirmed))
     }
 
     async fn ask(&self, to: &Destination, part: &Part, _: &[String; 2]) -> Sent {
-        self.send(to, part, false).await
+        self.send(to, part, None).await
     }
 
     async fn typing(&self, _: &str) {}
 
-    async fn eyes(&self, message: &Destination) {
+    async fn eyes(&self, message: &Destination) -> Sent {
         self.look(|it| it.eyes.push(message.reply_to.clone()));
+        Sent::Refused { reason: "no reactions here".to_owned() }
     }
 
     async fn parent(&self, channel: &str) -> Result<Option<String>, ()> {
@@ -318,6 +326,88 @@ async fn a_part_that_is_still_unknown_keeps_the_start_from_going_on() {
     let again = Sent::Unknown { reason: "reset".to_owned() };
     let (_, unknown, left) = after_an_unknown(SignedDuration::ZERO, again).await;
     assert_eq!((unknown, left), (1, vec!["1-1.json".to_owned()]));
+}
+
+/// A message whose answer has three parts.
+fn long() -> Message {
+    let paragraph = |letter: &str| letter.repeat(1800);
+    message(1, &["a", "b", "c"].map(paragraph).join("\n\n"))
+}
+
+/// Ends while the n-th part is on its way, as a crash would; gives back what is left on the disk.
+async fn cut_at(part: usize) -> (TempDir, PathBuf) {
+    let executor = executor();
+    let limits = Limits { max_message_chars: 10_000, ..Limits::default() };
+    let mut it = place(&executor.socket, limits);
+    it.port.look(|it| it.stuck_at = Some(part));
+    it.hear(long()).await;
+    let port = it.port.clone();
+    let Place { _home: home, folder, intake, queue, mut seat, current, .. } = it;
+    drop(intake);
+    let approvals = Approvals::new(Duration::from_secs(1));
+    let until = async {
+        while port.look(|it| it.said.len()) < part {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = turns(&mut seat, &port, &approvals, &current, queue, pending()) => panic!("it ended"),
+        () = until => {}
+    }
+    (home, folder)
+}
+
+/// What a start says, by nonce, and whether as a repetition; and how many stay unknown.
+async fn started(folder: &Path, answers: &[Sent]) -> (Vec<(String, bool)>, usize) {
+    let port = List::default();
+    port.look(|it| it.answers.extend(answers.iter().cloned()));
+    let mut journal = open(folder);
+    journal.recover(Timestamp::now()).expect("written");
+    let unknown = reconcile(&mut journal, &port, Timestamp::now).await.expect("written");
+    let said = port.look(|it| it.said.clone()).into_iter();
+    (said.map(|(_, part, again)| (part.nonce, again)).collect(), unknown)
+}
+
+fn said(parts: &[(&str, bool)]) -> Vec<(String, bool)> {
+    parts.iter().map(|(nonce, again)| ((*nonce).to_owned(), *again)).collect()
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_between_two_parts_is_said_to_its_end_each_part_once_in_order() {
+    let (_home, folder) = cut_at(1).await;
+    assert_eq!(outcome(&folder, "1"), TurnOutcome::Answered);
+    let all = said(&[("1-1", true), ("1-2", false), ("1-3", false)]);
+    assert_eq!(started(&folder, &[]).await, (all, 0));
+    assert_eq!(started(&folder, &[]).await, (Vec::new(), 0), "and never again");
+    let (_home, folder) = cut_at(2).await;
+    assert_eq!(started(&folder, &[]).await, (said(&[("1-2", true), ("1-3", false)]), 0));
+}
+
+#[tokio::test]
+async fn what_follows_a_part_that_is_still_unknown_waits_for_it() {
+    let (_home, folder) = cut_at(1).await;
+    let unknown = Sent::Unknown { reason: "reset".to_owned() };
+    assert_eq!(started(&folder, &[unknown]).await, (said(&[("1-1", true)]), 1));
+    let all = said(&[("1-1", true), ("1-2", false), ("1-3", false)]);
+    assert_eq!(started(&folder, &[]).await, (all, 0));
+}
+
+#[tokio::test]
+async fn what_became_of_the_eyes_is_in_the_outbox_and_the_record_and_holds_nothing_up() {
+    let executor = executor();
+    let mut it = place(&executor.socket, Limits::default());
+    it.hear(message(1, "hello")).await;
+    let (_home, folder, port) = it.work().await;
+    assert_eq!(port.texts(), ["hello"]);
+    let id = MessageId::parse("1").expect("an id");
+    let record = read_record(&folder.join(TURNS), &id).expect("it has its record");
+    let kinds: Vec<_> = record.deliveries.iter().map(|it| (it.nonce.as_str(), it.kind)).collect();
+    assert_eq!(kinds, [("1-e", Kind::Receipt), ("1-1", Kind::Reply)]);
+    let outbox = read_outbox(&folder).expect("it is there");
+    let about: Vec<_> = outbox.iter().filter(|line| line.nonce == "1-e").collect();
+    let [line] = about.as_slice() else { panic!("{about:?}") };
+    assert!(matches!(line.entry, OutboxEntry::Result(Sent::Refused { .. })), "{line:?}");
+    assert_eq!(started(&folder, &[]).await, (Vec::new(), 0), "eyes are shown once");
 }
 
 #[tokio::test]

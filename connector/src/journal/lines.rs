@@ -23,6 +23,9 @@ pub(super) struct Lines {
     path: PathBuf,
     /// Whether the file ends in the middle of a line.
     torn: bool,
+    /// How often it waited for the disk.
+    #[cfg(test)]
+    pub(super) syncs: u32,
 }
 
 /// A line that is not a whole record. It was kept, and set apart from its neighbours.
@@ -63,25 +66,49 @@ impl Lines {
             options.read(true).append(true).create(true).mode(0o600).open(path).map_err(io)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let torn = read(BufReader::new(&file), &name, damage, each).map_err(io)?;
-        let mut lines = Self { file, path: path.to_owned(), torn };
+        let mut lines = Self {
+            file,
+            path: path.to_owned(),
+            torn,
+            #[cfg(test)]
+            syncs: 0,
+        };
         if torn {
-            lines.write(b"").map_err(io)?;
+            write_line(&mut lines.file, b"", &mut lines.torn).map_err(io)?;
+            lines.sync().map_err(io)?;
         }
         Ok(lines)
     }
 
     /// Appends one record.
     pub(super) fn append<T: Serialize>(&mut self, record: &T) -> Result<(), JournalError> {
-        let mut line = serde_json::to_vec(record).map_err(io::Error::from);
-        if let Ok(line) = &mut line {
-            line.push(b'\n');
-        }
-        line.and_then(|line| self.write(&line))
-            .map_err(|source| JournalError::Io { path: self.path.display().to_string(), source })
+        self.add(record, Self::sync)
     }
 
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        write_line(&mut self.file, line, &mut self.torn)?;
+    /// Appends one record that a power cut may take away.
+    pub(super) fn append_unsynced<T: Serialize>(&mut self, record: &T) -> Result<(), JournalError> {
+        self.add(record, |_| Ok(()))
+    }
+
+    fn add<T: Serialize>(
+        &mut self,
+        record: &T,
+        after: impl FnOnce(&mut Self) -> io::Result<()>,
+    ) -> Result<(), JournalError> {
+        let line = serde_json::to_vec(record).map_err(io::Error::from);
+        line.and_then(|mut line| {
+            line.push(b'\n');
+            write_line(&mut self.file, &line, &mut self.torn)?;
+            after(self)
+        })
+        .map_err(|source| JournalError::Io { path: self.path.display().to_string(), source })
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        #[cfg(test)]
+        {
+            self.syncs += 1;
+        }
         self.file.sync_data()
     }
 }

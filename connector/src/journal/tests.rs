@@ -5,8 +5,11 @@ use std::path::Path;
 use jiff::{SignedDuration, Timestamp};
 use protocol::turn::Origin;
 
-use super::{Admission, Admitted, DropReason, Journal, JournalError, TURNS, read_record, store};
+use super::{
+    Admission, Admitted, DropReason, Journal, JournalError, Left, TURNS, read_record, store,
+};
 use crate::binding::Limits;
+use crate::delivery::{Destination, Part, Sent};
 use crate::lock::Lock;
 use crate::message::{Incoming, MessageId};
 use crate::record::{TurnOutcome, TurnRecord};
@@ -215,4 +218,91 @@ fn an_edit_that_is_passed_over_does_not_take_a_messages_end_away() {
     // A crash: the turn never got its record.
     drop((journal, turn));
     assert_eq!(open(&folder).recover(noon()).expect("written"), [id("edited")]);
+}
+
+#[test]
+fn a_message_that_is_passed_over_does_not_wait_for_the_disk_and_an_accepted_one_does() {
+    let home = tempfile::tempdir().expect("a folder");
+    let mut journal = open(&home.path().join("sage"));
+    let syncs = |journal: &Journal| {
+        let books = journal.books();
+        books.inbox.syncs + books.drops.syncs + books.admissions.syncs + books.outbox.syncs
+    };
+    let before = syncs(&journal);
+    let stranger = DropReason::Rule(policy::admission::Rule::UnlistedAuthor);
+    for number in 0..100 {
+        journal.pass_over(&id(&format!("{number}")), stranger, noon()).expect("written");
+    }
+    assert_eq!(syncs(&journal), before);
+    let _ = admitted(&mut journal, "1000");
+    assert_eq!(syncs(&journal), before + 2, "its inbox line and its admission");
+}
+
+/// The parts of an answer, and the place it goes to.
+fn answer(turn: &str, parts: usize) -> (Vec<Part>, Destination) {
+    let texts = (1..=parts).map(|number| format!("part {number}")).collect();
+    let to = Destination { channel: "7".to_owned(), reply_to: turn.to_owned() };
+    (Part::of_reply(&id(turn), texts), to)
+}
+
+fn unsaid(journal: &mut Journal) -> Vec<String> {
+    let left = journal.left().expect("read").into_iter();
+    left.map(|left| match left {
+        Left::Unsaid { part, .. } => part.nonce,
+        Left::Tried { .. } => panic!("{left:?}"),
+    })
+    .collect()
+}
+
+#[test]
+fn the_whole_answer_is_there_as_soon_as_its_record_is_and_comes_in_order() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join("sage");
+    let mut journal = open(&folder);
+    for name in ["99", "100"] {
+        let turn = admitted(&mut journal, name);
+        let (parts, to) = answer(name, if name == "99" { 11 } else { 1 });
+        journal.keep(&parts, Some(to)).expect("written");
+        let _ = journal.record(turn, &record(name)).expect("written");
+    }
+    drop(journal);
+    let mut expected: Vec<_> = (1..=11).map(|number| format!("99-{number}")).collect();
+    expected.push("100-1".to_owned());
+    assert_eq!(unsaid(&mut open(&folder)), expected, "by number, not by letter");
+    assert_eq!(unsaid(&mut open(&folder)), expected, "a start that was cut short loses nothing");
+}
+
+#[test]
+fn what_a_turn_without_a_record_was_about_to_say_is_not_said() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join("sage");
+    let mut journal = open(&folder);
+    let turn = admitted(&mut journal, "1");
+    let (parts, to) = answer("1", 2);
+    journal.keep(&parts, Some(to)).expect("written");
+    drop((journal, turn));
+    let mut journal = open(&folder);
+    assert_eq!(journal.recover(noon()).expect("written"), [id("1")]);
+    assert_eq!(unsaid(&mut journal), [""; 0]);
+    drop(journal);
+    assert_eq!(unsaid(&mut open(&folder)), [""; 0], "nor at a later start, when there is a record");
+}
+
+#[test]
+fn what_is_settled_is_not_said_again_when_its_file_outlived_a_crash() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path().join("sage");
+    let mut journal = open(&folder);
+    let turn = admitted(&mut journal, "1");
+    let (parts, to) = answer("1", 1);
+    journal.keep(&parts, Some(to.clone())).expect("written");
+    let _ = journal.record(turn, &record("1")).expect("written");
+    let file = folder.join("pending/1-1.json");
+    let kept = std::fs::read(&file).expect("it is kept");
+    let intended = journal.intend(&parts[0], Some(to), noon()).expect("written");
+    journal.settle(intended, Sent::Confirmed, noon()).expect("written");
+    std::fs::write(&file, kept).expect("the crash came before it was removed");
+    drop(journal);
+    assert_eq!(unsaid(&mut open(&folder)), [""; 0]);
+    assert!(!file.exists());
 }

@@ -18,7 +18,9 @@ use crate::delivery::{Delivery, Kind, Part, Sent};
 use crate::engine::rules::Rules;
 use crate::engine::{Answer, Engine, EngineError, ToolRunner};
 use crate::fake::{Act, Event, FakeExecutor, broken, offer};
-use crate::journal::{DropReason, Journal, OutboxEntry, TURNS, read_outbox, read_record};
+use crate::journal::{
+    DropReason, Journal, OutboxEntry, OutboxLine, TURNS, read_outbox, read_record,
+};
 use crate::lock::Lock;
 use crate::message::{Incoming, MessageId};
 use crate::prompt::Prompt;
@@ -39,13 +41,26 @@ struct Heard {
     parts: Vec<Part>,
     folder: PathBuf,
     records: Vec<bool>,
-    plans: Vec<Plan>,
+    questions: Vec<Part>,
+    /// What becomes of a question; it arrives, otherwise.
+    asked: Option<Sent>,
     approves: bool,
 }
 
 impl Delivery for Heard {
-    async fn approve(&mut self, plan: &Plan) -> bool {
-        self.plans.push(plan.clone());
+    fn question(&self, plan: &Plan) -> Option<String> {
+        Some(format!("{}?", plan.message))
+    }
+
+    async fn ask(&mut self, question: &Part) -> Sent {
+        let outbox = read_outbox(&self.folder).expect("it is there");
+        let last = outbox.last().expect("there is an intent");
+        assert!(matches!(last.entry, OutboxEntry::Intent { intent: Kind::Question, .. }));
+        self.questions.push(question.clone());
+        self.asked.clone().unwrap_or(Sent::Confirmed)
+    }
+
+    async fn answered(&mut self) -> bool {
         self.approves
     }
 
@@ -446,7 +461,21 @@ async fn a_plan_is_shown_to_the_person_and_a_yes_commits_exactly_it() {
     let mut it = seat(Rules, &fake.socket, Limits::default());
     it.heard.approves = true;
     assert_eq!(it.say("m1", "commit strategy/vault/a.md: hello").await, answered());
-    assert_eq!(it.heard.plans.len(), 1);
+    assert_eq!(
+        it.heard.questions,
+        [Part { nonce: "m1-q1".to_owned(), kind: Kind::Question, text: "hello?".to_owned() }]
+    );
+    let outbox = read_outbox(&it.folder()).expect("it is there");
+    let about: Vec<_> = outbox.iter().filter(|line| line.nonce == "m1-q1").collect();
+    assert!(matches!(
+        about.as_slice(),
+        [
+            OutboxLine { entry: OutboxEntry::Intent { intent: Kind::Question, .. }, .. },
+            OutboxLine { entry: OutboxEntry::Result(Sent::Confirmed), .. },
+        ]
+    ));
+    let said: Vec<_> = it.record("m1").deliveries.into_iter().map(|said| said.nonce).collect();
+    assert_eq!(said, ["m1-q1", "m1-1"], "the record has the question as well");
     let approved: Vec<_> = fake.requests().into_iter().filter_map(|r| r.approved).collect();
     assert_eq!(approved, ["d1"], "one call, with the plan's digest");
     assert!(it.heard.text().contains("Committed c0ffee0"), "{}", it.heard.text());
@@ -458,8 +487,20 @@ async fn a_no_refuses_the_commit_and_calls_nothing_more() {
     let fake = FakeExecutor::start(move |call| asks_first(call, &asked));
     let mut it = seat(Rules, &fake.socket, Limits::default());
     assert_eq!(it.say("m1", "commit strategy/vault/a.md: hello").await, answered());
-    assert_eq!(it.heard.plans.len(), 1);
+    assert_eq!(it.heard.questions.len(), 1);
     assert!(fake.requests().iter().all(|request| request.approved.is_none()));
     assert!(it.heard.text().contains("approval_needed"), "{}", it.heard.text());
     assert!(it.record("m1").calls.iter().all(|call| call.commit.is_none()));
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_saw_is_a_no_and_is_not_waited_for() {
+    let asked = AtomicBool::new(false);
+    let fake = FakeExecutor::start(move |call| asks_first(call, &asked));
+    let mut it = seat(Rules, &fake.socket, Limits::default());
+    it.heard.approves = true;
+    it.heard.asked = Some(Sent::Refused { reason: "no such channel".to_owned() });
+    assert_eq!(it.say("m1", "commit strategy/vault/a.md: hello").await, answered());
+    assert!(fake.requests().iter().all(|request| request.approved.is_none()));
+    assert!(it.heard.text().contains("approval_needed"), "{}", it.heard.text());
 }
