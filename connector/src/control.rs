@@ -121,7 +121,7 @@ fn says(reason: DropReason) -> &'static str {
         DropReason::TooLong => "it was longer than `limits.maxMessageChars`",
         DropReason::NoText => "it had no text",
         DropReason::OverCeiling => "the day's turns, `limits.turnsPerDay`, were used up",
-        DropReason::Stopping => "Sage was about to end",
+        DropReason::Stopping => "the brake was on, or Sage was about to end",
         DropReason::Rule(rule) => rule.says(),
     }
 }

@@ -17,6 +17,8 @@
 //! (The journal's own `flock`, in [`crate::lock`], covers the chat and these moments as well, and is
 //! the last line: nothing here can make two writers of one journal.)
 
+mod identity;
+
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -28,6 +30,8 @@ use nix::sys::signal::kill;
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
+
+use self::identity::{identity, is_boot, is_ticks};
 
 const LOCK: &str = "run.lock";
 const RECORD: &str = "owner.json";
@@ -266,6 +270,13 @@ pub fn is_stopped(folder: &Path) -> bool {
     std::fs::symlink_metadata(folder.join(STOP)).is_ok()
 }
 
+/// Whether a person put it on. The one that a supervisor writes for a moment while it clears a lock is
+/// no reason for a process that runs to pass a message over.
+#[must_use]
+pub fn is_braked(folder: &Path) -> bool {
+    is_stopped(folder) && !is_recovery(folder)
+}
+
 /// For a supervisor: clears a lock whose owner is gone, and takes away only the `STOP` that it wrote
 /// for that itself, or that such a recovery left when it was killed.
 ///
@@ -274,7 +285,7 @@ pub fn is_stopped(folder: &Path) -> bool {
 pub fn recover(folder: &Path) -> Result<(), OwnerError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
     let gate = gate(folder)?;
-    if is_stopped(folder) && !is_recovery(folder) {
+    if is_braked(folder) {
         refuse_stopped(folder)?;
     }
     write_stop(folder, RECOVERY, true)?;
@@ -294,7 +305,7 @@ fn is_recovery(folder: &Path) -> bool {
 fn stop_if_none(folder: &Path, who: &str) -> Result<(), OwnerError> {
     let _gate = gate(folder)?;
     // A recovery's STOP becomes a person's: it stays.
-    if is_stopped(folder) && !is_recovery(folder) {
+    if is_braked(folder) {
         return Ok(());
     }
     write_stop(folder, who, true)
@@ -358,52 +369,6 @@ fn myself() -> io::Result<Owner> {
     let pid = Pid::this().as_raw();
     let (start, boot) = identity(pid)?;
     Ok(Owner { pid, start, boot })
-}
-
-/// When a process started, and which boot this is; both in the form the kernel prints.
-fn identity(pid: i32) -> io::Result<(String, String)> {
-    let odd =
-        |what: &str| io::Error::new(ErrorKind::InvalidData, format!("{what} is not readable"));
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name in the second field can hold anything, so the fields are counted after its end.
-    let after = stat.rsplit_once(')').map(|(_, after)| after).unwrap_or_default();
-    let start = after.split_whitespace().nth(19).filter(|text| is_ticks(text));
-    let boot = boot()?;
-    let start = start.ok_or_else(|| odd("the start time"))?.to_owned();
-    let boot = Some(boot.trim()).filter(|boot| is_boot(boot)).ok_or_else(|| odd("the boot id"))?;
-    Ok((start, boot.to_owned()))
-}
-
-/// The boot's id. A unit with `ProcSubset=pid` has no /proc/sys; it passes systemd's `%b` instead, the same
-/// id without its dashes.
-fn boot() -> io::Result<String> {
-    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let passed = std::env::var("SAGE_BOOT_ID").ok().and_then(|id| with_dashes(&id));
-            passed.ok_or(error)
-        }
-        read => read,
-    }
-}
-
-fn with_dashes(id: &str) -> Option<String> {
-    let part = |range| id.get(range);
-    let parts = [part(0..8)?, part(8..12)?, part(12..16)?, part(16..20)?, part(20..32)?];
-    (id.len() == 32).then(|| parts.join("-"))
-}
-
-/// An unsigned decimal of 64 bits as the kernel prints it: no sign, no leading zero.
-fn is_ticks(text: &str) -> bool {
-    text.parse::<u64>().is_ok_and(|ticks| ticks.to_string() == text)
-}
-
-/// A lower-case UUID.
-fn is_boot(text: &str) -> bool {
-    text.len() == 36
-        && text.char_indices().all(|(at, char)| match at {
-            8 | 13 | 18 | 23 => char == '-',
-            _ => matches!(char, '0'..='9' | 'a'..='f'),
-        })
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> OwnerError + use<> {

@@ -16,6 +16,18 @@ use crate::programs::program;
 /// How long anything may take before a test says that it hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Waits until something holds.
+///
+/// # Panics
+/// When it does not in two minutes; says what was awaited.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < limit, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// A guild with a channel, a person, and a binding for them.
 pub struct Place {
     /// The fake.

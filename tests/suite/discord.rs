@@ -6,3 +6,4 @@ mod crash;
 mod day;
 mod fake;
 mod gateway;
+mod talk;

@@ -2,10 +2,11 @@
 //!
 //! What must stay true: an event is dealt with whole before the next one, so that the same message
 //! cannot be let in twice while a thread is looked up; what is accepted is in the inbox, and counted,
-//! before it is queued; a stranger costs a line and no request. It runs beside the turn, never in it.
+//! before it is queued; a stranger costs a line and no request; while the brake is on, nothing is let
+//! in. It runs beside the turn, never in it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use policy::admission::{Facts, Mode, Parent, Rule, Rules, Verdict, decide};
@@ -18,6 +19,7 @@ use crate::clock::Clock;
 use crate::delivery::{Destination, Part};
 use crate::journal::{Admission, DropReason, Journal, JournalError};
 use crate::message::{Incoming, MessageId};
+use crate::owner;
 
 /// A message as Discord tells of it. Ids are snowflakes as text; names are anybody's.
 #[derive(Debug, Clone, Default)]
@@ -148,6 +150,8 @@ pub struct Intake<P> {
     pub journal: Journal,
     /// The binding in force.
     pub current: Shared,
+    /// The binding's folder, where the brake is looked for.
+    pub folder: PathBuf,
     /// Tells the time.
     pub clock: Box<dyn Clock>,
     /// To the turns.
@@ -179,7 +183,7 @@ impl<P: Port> Intake<P> {
             author: message.author_name,
             text: message.text,
         };
-        if self.queue.is_closed() {
+        if self.queue.is_closed() || owner::is_braked(&self.folder) {
             return self.pass_over(&id, DropReason::Stopping);
         }
         let now = self.clock.now();

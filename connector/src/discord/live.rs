@@ -151,6 +151,7 @@ impl<'a> Service<'a> {
             port: network.clone(),
             journal: journal.clone(),
             current: Arc::clone(&current),
+            folder: binding.folder(),
             clock: Box::new(SystemClock),
             queue: send,
             parents: HashMap::new(),

@@ -16,7 +16,7 @@ use super::port::Port;
 use super::reply::reconcile;
 use super::run::turns;
 use crate::binding::{Binding, Discord, Limits, TokenRef};
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::delivery::{Destination, Kind, Part, Sent};
 use crate::engine::{Answer, Engine, EngineError, ToolRunner};
 use crate::fake::{Act, FakeExecutor, broken};
@@ -146,6 +146,7 @@ fn place(socket: &Path, limits: Limits) -> Place {
         port: port.clone(),
         journal: journal.clone(),
         current: Arc::clone(&current),
+        folder: folder.clone(),
         clock: Box::new(SystemClock),
         queue: send,
         parents: HashMap::new(),
@@ -265,6 +266,51 @@ async fn what_gets_no_turn_gets_one_fixed_line_and_no_eyes() {
     let nonces = port.look(|it| it.said.iter().map(|it| it.1.nonce.clone()).collect::<Vec<_>>());
     assert_eq!(nonces, ["1-1", "2-a", "3-b", "4-c"]);
     assert_eq!(port.look(|it| it.eyes.clone()), ["1"]);
+}
+
+/// A clock that the test sets.
+#[derive(Clone)]
+struct Hand(Arc<Mutex<Timestamp>>);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().expect("no panic")
+    }
+}
+
+#[tokio::test]
+async fn at_midnight_by_utc_the_turns_are_counted_anew_and_the_line_is_said_once_a_day() {
+    let executor = executor();
+    let limits = Limits { turns_per_day: 1, ..Limits::default() };
+    let mut it = place(&executor.socket, limits);
+    let at = |text: &str| text.parse::<Timestamp>().expect("a time");
+    let hand = Hand(Arc::new(Mutex::new(at("2031-05-06T23:59:58Z"))));
+    it.intake.clock = Box::new(hand.clone());
+    for id in [1, 2, 3] {
+        it.hear(message(id, "hello")).await;
+    }
+    *hand.0.lock().expect("no panic") = at("2031-05-07T00:00:00Z");
+    for id in [4, 5, 6] {
+        it.hear(message(id, "hello")).await;
+    }
+    // Back over midnight, as a clock that is set right: the first day is still used up.
+    *hand.0.lock().expect("no panic") = at("2031-05-06T23:59:59Z");
+    it.hear(message(7, "hello")).await;
+    let (_home, _folder, port) = it.work().await;
+    let nonces = port.look(|it| it.said.iter().map(|it| it.1.nonce.clone()).collect::<Vec<_>>());
+    assert_eq!(nonces[..4], ["1-1", "2-c", "4-1", "5-c"]);
+    assert!(!nonces.contains(&"7-1".to_owned()), "{nonces:?}");
+}
+
+#[tokio::test]
+async fn while_the_brake_is_on_nothing_is_let_in() {
+    let executor = executor();
+    let mut it = place(&executor.socket, Limits::default());
+    let brake = it.folder.join("STOP");
+    std::fs::write(&brake, "by hand\n").expect("written");
+    assert_eq!(it.hear(message(1, "hello")).await, Taken::Passed(DropReason::Stopping));
+    std::fs::remove_file(&brake).expect("it is there");
+    assert_eq!(it.hear(message(2, "hello")).await, Taken::Queued);
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ pub enum DropReason {
     NoText,
     /// The day's turns are used up.
     OverCeiling,
-    /// Sage is about to end, or stopped.
+    /// The brake is on, or Sage is about to end.
     Stopping,
     /// It was not authorised. Nothing is said of it.
     Rule(Rule),

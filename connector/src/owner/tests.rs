@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::identity::{identity, is_boot, is_ticks, with_dashes};
 use super::{
-    LOCK, OwnerError, RECORD, STOP, Standing, claim, identity, is_boot, is_stopped, is_ticks,
-    publish, recover, refuse_stopped, remove, standing, stop, unlock,
+    LOCK, OwnerError, RECORD, STOP, Standing, claim, is_braked, is_stopped, publish, recover,
+    refuse_stopped, remove, standing, stop, unlock,
 };
 
 const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000000";
@@ -252,6 +253,7 @@ fn recovery_clears_what_was_left_and_no_more() {
     assert!(is_free(home.path()) && !is_stopped(home.path()));
     // A recovery that was killed half way leaves its own STOP, which the next one may lift.
     std::fs::write(home.path().join(STOP), "recovery\n").expect("written");
+    assert!(is_stopped(home.path()) && !is_braked(home.path()), "nobody put the brake on");
     recover(home.path()).expect("it is its own");
     assert!(!is_stopped(home.path()));
     assert_eq!(stop(home.path()).expect("nobody to signal"), None);
@@ -267,9 +269,9 @@ fn recovery_clears_what_was_left_and_no_more() {
 fn a_boot_id_that_systemd_passes_is_the_kernels() {
     let kernels = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("it is there");
     let passed = kernels.trim().replace('-', "");
-    assert_eq!(super::with_dashes(&passed).as_deref(), Some(kernels.trim()));
+    assert_eq!(with_dashes(&passed).as_deref(), Some(kernels.trim()));
     for odd in ["", "1234", &passed[1..], &format!("{passed}0"), "ééééééééééééééééé"]
     {
-        assert_eq!(super::with_dashes(odd), None, "{odd}");
+        assert_eq!(with_dashes(odd), None, "{odd}");
     }
 }
