@@ -227,8 +227,8 @@ impl<D: Delivery> Runner<'_, D> {
     }
 
     /// Asks the requester about a plan, between the question's intent and its result in the outbox.
-    async fn approved(&mut self, plan: &Plan) -> Result<bool, JournalError> {
-        let Some(text) = self.delivery.question(plan) else { return Ok(false) };
+    async fn approved(&mut self, plan: &Plan) -> Result<Word, JournalError> {
+        let Some(text) = self.delivery.question(plan) else { return Ok(Word::NotAsked) };
         let question = Part::question(&self.id, self.asked.len() + 1, text);
         // It ends with this process, so it has no destination that would outlive it.
         let intended = self.journal.intend(&question, None, self.clock.now())?;
@@ -236,8 +236,16 @@ impl<D: Delivery> Runner<'_, D> {
         let sent = self.delivery.ask(&question).await;
         let seen = !matches!(sent, Sent::Refused { .. });
         self.journal.settle(intended, sent, self.clock.now())?;
-        Ok(seen && self.delivery.answered().await)
+        Ok(if seen && self.delivery.answered().await { Word::Yes } else { Word::No })
     }
+}
+
+/// What came of asking a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Yes,
+    No,
+    NotAsked,
 }
 
 impl<D: Delivery> ToolRunner for Runner<'_, D> {
@@ -245,16 +253,22 @@ impl<D: Delivery> ToolRunner for Runner<'_, D> {
         let outcome = self.once(call.clone(), None).await?;
         let Outcome::Reply(Reply::ApprovalNeeded(plan)) = outcome else { return Ok(outcome) };
         // The plan is the requester's to approve: the engine sees only what became of it.
-        let approved = self.approved(&plan).await;
-        if matches!(approved, Ok(true)) {
-            return self.once(call, Some(plan.digest)).await;
-        }
-        self.broken = approved.err();
-        Ok(Outcome::Refusal(Refusal::new(
-            Code::ApprovalNeeded,
-            format!("{} did not approve the commit.", plan.requester),
-            "Nothing was committed. Ask what should be different.",
-        )))
+        let word = match self.approved(&plan).await {
+            Ok(Word::Yes) => return self.once(call, Some(plan.digest)).await,
+            Ok(word) => word,
+            Err(error) => {
+                self.broken = Some(error);
+                Word::No
+            }
+        };
+        let (message, hint) = if word == Word::NotAsked {
+            let message = "The plan is too long to be shown whole here, so nobody was asked.";
+            (message.to_owned(), "Nothing was committed. Commit fewer files at a time.")
+        } else {
+            let message = format!("{} did not approve the commit.", plan.requester);
+            (message, "Nothing was committed. Ask what should be different.")
+        };
+        Ok(Outcome::Refusal(Refusal::new(Code::ApprovalNeeded, message, hint)))
     }
 }
 
