@@ -93,6 +93,15 @@ impl Place {
         self.write();
     }
 
+    /// Changes the binding where it is, as somebody who edits it for a reload.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn edit(&mut self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.binding);
+        std::fs::write(self.path(), self.binding.to_string()).expect("it is ours");
+    }
+
     /// The folder of the binding's data.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
@@ -220,6 +229,14 @@ impl Service {
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).expect("a pid");
         kill(Pid::from_raw(pid), signal).expect("it is ours");
+    }
+
+    /// Whether it is still there.
+    ///
+    /// # Panics
+    /// When that cannot be told.
+    pub fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("it is ours").is_none()
     }
 
     /// Waits for its end; the exit code.

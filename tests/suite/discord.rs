@@ -7,4 +7,5 @@ mod crash;
 mod day;
 mod fake;
 mod gateway;
+mod locks;
 mod talk;
