@@ -3,6 +3,7 @@
 
 mod buttons;
 mod check;
+mod controls;
 mod crash;
 mod day;
 mod fake;

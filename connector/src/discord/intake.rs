@@ -158,6 +158,8 @@ pub struct Intake<P> {
     pub queue: UnboundedSender<Queued>,
     /// Channels that were looked up or told of, with their parents.
     pub parents: HashMap<String, Option<String>>,
+    /// Nothing more is let in: it is about to end.
+    pub closed: bool,
 }
 
 impl<P: Port> Intake<P> {
@@ -183,7 +185,7 @@ impl<P: Port> Intake<P> {
             author: message.author_name,
             text: message.text,
         };
-        if self.queue.is_closed() || owner::is_braked(&self.folder) {
+        if self.closed || self.queue.is_closed() || owner::is_braked(&self.folder) {
             return self.pass_over(&id, DropReason::Stopping);
         }
         let now = self.clock.now();

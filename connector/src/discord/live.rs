@@ -155,6 +155,7 @@ impl<'a> Service<'a> {
             clock: Box::new(SystemClock),
             queue: send,
             parents: HashMap::new(),
+            closed: false,
         };
         let seat = Seat {
             journal,
@@ -197,6 +198,7 @@ impl<'a> Service<'a> {
         let turns = run::turns(&mut seat, &network, &approvals, &current, queue, stopping);
         tokio::pin!(turns);
         let mut stop = Some(stop);
+        let mut open = true;
         let mut ended = Ended::Told;
         let mut pulse = manager::Pulse::new();
         loop {
@@ -206,26 +208,24 @@ impl<'a> Service<'a> {
                     manager::status("ended");
                     return Ok(ended);
                 }
-                happened = events.recv(), if stop.is_some() => match happened {
+                happened = events.recv(), if open => match happened {
                     Some(Happened::Fatal { code, what }) => {
                         tracing::error!(code, "{what}");
                         ended = Ended::Refused(what);
-                        stop = None;
+                        (stop, open) = (None, false);
                     }
                     Some(happened) => self.deal_with(happened).await?,
-                    None => stop = None,
+                    None => (stop, open) = (None, false),
                 },
                 _ = signals.hangup.recv() => self.reload(),
                 () = told(&mut signals.terminate, &mut signals.interrupt), if stop.is_some() => {
                     manager::stopping();
                     tracing::info!("told to end; the turn under way is finished first");
+                    // Its question may still be answered; messages are passed over.
+                    self.intake.closed = true;
                     stop = None;
                 }
                 () = pulse.next() => {}
-            }
-            if stop.is_none() {
-                // Nothing more is taken in.
-                events.close();
             }
         }
     }

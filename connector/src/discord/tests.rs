@@ -150,6 +150,7 @@ fn place(socket: &Path, limits: Limits) -> Place {
         clock: Box::new(SystemClock),
         queue: send,
         parents: HashMap::new(),
+        closed: false,
     };
     let tools = Tools::new(socket.to_owned());
     let seat = Seat { journal, engine: Echo, tools, limits, clock: Box::new(SystemClock) };
