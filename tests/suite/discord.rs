@@ -9,4 +9,5 @@ mod day;
 mod fake;
 mod gateway;
 mod locks;
+mod soak;
 mod talk;

@@ -44,6 +44,9 @@ pub struct Discord {
     pub rest_url: Option<String>,
     /// Another gateway than Discord's; loopback only, for tests.
     pub gateway_url: Option<String>,
+    /// How long the first wait after a lost connection is, in milliseconds, instead of a second; the
+    /// later ones grow from it. With `gatewayUrl` alone, for tests.
+    pub gateway_pace_milliseconds: Option<u64>,
 }
 
 fn approval_timeout() -> u64 {
@@ -192,6 +195,13 @@ impl Discord {
         if !(5..=3600).contains(&self.approval_timeout_seconds) {
             return Some(("discord.approvalTimeoutSeconds".to_owned(), "write 5 to 3600"));
         }
+        if self
+            .gateway_pace_milliseconds
+            .is_some_and(|pace| pace == 0 || self.gateway_url.is_none())
+        {
+            let key = "discord.gatewayPaceMilliseconds".to_owned();
+            return Some((key, "only with `gatewayUrl`, for tests; leave it out"));
+        }
         let urls = [
             ("discord.restUrl", &self.rest_url, "http://"),
             ("discord.gatewayUrl", &self.gateway_url, "ws://"),
@@ -282,6 +292,7 @@ mod tests {
             ("approvalTimeoutSeconds", json!(1), "discord.approvalTimeoutSeconds"),
             ("restUrl", json!("https://example.org"), "discord.restUrl"),
             ("gatewayUrl", json!("wss://example.org"), "discord.gatewayUrl"),
+            ("gatewayPaceMilliseconds", json!(10), "discord.gatewayPaceMilliseconds"),
             ("prefix", json!("!"), "discord.prefix"),
         ];
         for (key, value, named) in cases {

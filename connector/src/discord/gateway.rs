@@ -30,11 +30,9 @@ const RESUMES: u32 = 3;
 /// Discord takes one IDENTIFY in this time.
 const IDENTIFY_EVERY: Duration = Duration::from_secs(5);
 
-/// The longest wait between two tries, but for a jitter of the same length again.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// A connection that lasted so long was a good one: the next failure is a first one again.
-const GOOD: Duration = Duration::from_secs(60);
+/// The longest wait between two tries, in first waits, but for a jitter of the same length again. A
+/// connection that lasted so long was a good one: the next failure is a first one again.
+const LONGEST_WAIT: u32 = 60;
 
 /// How many events wait for whoever deals with them. When there are more, the connection is dropped, and
 /// resumed once there is room: Discord keeps them meanwhile.
@@ -157,7 +155,7 @@ impl Gateway {
         while !self.events.is_closed() {
             let began = Instant::now();
             let end = self.once().await;
-            if began.elapsed() >= GOOD {
+            if began.elapsed() >= self.config.first_wait * LONGEST_WAIT {
                 self.failures = 0;
             }
             let reason = match end {
@@ -198,7 +196,7 @@ impl Gateway {
     /// Twice as long each time, up to a limit, and at random up to that much longer.
     fn next_wait(&self) -> Duration {
         let wait = self.config.first_wait.saturating_mul(1 << self.failures.min(10));
-        wait.min(LONGEST_WAIT).mul_f64(1.0 + fastrand::f64())
+        wait.min(self.config.first_wait * LONGEST_WAIT).mul_f64(1.0 + fastrand::f64())
     }
 
     /// One connection, from its beginning to its end.

@@ -71,8 +71,11 @@ pub async fn serve(path: &Path, supervised: bool) -> Result<Ended> {
     let trust = section.ca_file.as_deref();
     let rest =
         Rest::new(section.rest_url.as_deref(), token.clone(), trust).map_err(anyhow::Error::msg)?;
-    let config = gateway::Config::new(token, section.gateway_url.clone(), trust)
+    let mut config = gateway::Config::new(token, section.gateway_url.clone(), trust)
         .map_err(anyhow::Error::msg)?;
+    if let Some(pace) = section.gateway_pace_milliseconds {
+        config.first_wait = Duration::from_millis(pace);
+    }
     // Everything is read that is read once. From here on there is no way back.
     confinement::confine(path, &binding, &engine, true)?;
 

@@ -138,6 +138,7 @@ fn place(socket: &Path, limits: Limits) -> Place {
         ca_file: None,
         rest_url: None,
         gateway_url: None,
+        gateway_pace_milliseconds: None,
     };
     let current = Arc::new(RwLock::new(Current { discord, limits: limits.clone() }));
     let (send, queue) = unbounded_channel();
