@@ -8,6 +8,8 @@ pub mod world;
 
 pub mod builder;
 
+pub mod held;
+
 pub mod turn;
 
 pub mod calls;

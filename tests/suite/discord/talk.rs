@@ -6,8 +6,7 @@ use harness::model::{ModelServer, Reply};
 use harness::service::{Place, until};
 use harness::world::World;
 use jiff::{SignedDuration, Timestamp};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 const QUESTION: &str = "git status of strategy";
@@ -302,28 +301,11 @@ fn an_edit_starts_no_turn_and_a_preview_is_no_edit() {
     assert_eq!(drops, [json!({"rule": "edit"})], "the edit alone");
 }
 
-/// The executor as one that takes for ever, until this is dropped.
-struct Held(Pid);
-
-impl Held {
-    fn new(world: &World) -> Self {
-        let pid = Pid::from_raw(i32::try_from(world.executor_pid()).expect("a pid"));
-        kill(pid, Signal::SIGSTOP).expect("it is ours");
-        Self(pid)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = kill(self.0, Signal::SIGCONT);
-    }
-}
-
 #[test]
 fn what_is_written_during_a_turn_is_received_at_once_and_answered_after_it_in_order() {
     let (world, place) = place();
     let _sage = place.start();
-    let held = Held::new(&world);
+    let held = world.hold();
     let asked = [1, 2, 3].map(|_| place.say(QUESTION));
     place.fake.wait("all are received", |seen| seen.reactions.len() == 3);
     place.fake.wait("somebody writes", |seen| !seen.typing.is_empty());
