@@ -408,7 +408,7 @@ fn a_long_answer_comes_in_parts_with_whole_fences_and_a_model_can_ping_nobody() 
     assert!(rows.iter().all(|row| found.next() == Some(row)), "every line, in order: {all}");
     let nonces: Vec<_> = place.fake.seen().from_bot().iter().map(|it| it.nonce.clone()).collect();
     let expected = (1..=parts.len()).map(|number| Some(format!("{}-{number}", asked[0])));
-    assert!(nonces.iter().cloned().take(parts.len()).eq(expected), "{nonces:?}");
+    assert!(nonces.iter().take(parts.len()).cloned().eq(expected), "{nonces:?}");
     let parts = place.answers(asked[1]);
     assert!(parts.iter().all(|part| part.encode_utf16().count() <= 2000), "{parts:?}");
     assert!(parts.concat().contains("x = 1"), "{parts:?}");
