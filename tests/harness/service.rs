@@ -28,6 +28,8 @@ pub struct Place {
     pub owner: u64,
     base: PathBuf,
     binding: Value,
+    /// How much it logs, as `RUST_LOG` has it.
+    log: &'static str,
 }
 
 impl Place {
@@ -60,7 +62,15 @@ impl Place {
                 "gatewayUrl": fake.gateway_url(),
             },
         });
-        let place = Self { fake, guild, channel, owner, base: base.to_owned(), binding };
+        let place = Self {
+            fake,
+            guild,
+            channel,
+            owner,
+            base: base.to_owned(),
+            binding,
+            log: "connector=debug",
+        };
         place.write();
         place
     }
@@ -79,6 +89,11 @@ impl Place {
     pub fn change(&mut self, change: impl FnOnce(&mut Value)) {
         change(&mut self.binding);
         self.write();
+    }
+
+    /// From now on everything is logged that can be.
+    pub fn log_all(&mut self) {
+        self.log = "trace";
     }
 
     /// The folder of the binding's data.
@@ -104,7 +119,7 @@ impl Place {
             .arg(self.path())
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
-            .env("RUST_LOG", "connector=debug")
+            .env("RUST_LOG", self.log)
             .stdin(Stdio::null());
         command
     }
