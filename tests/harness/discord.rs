@@ -6,11 +6,15 @@
 
 mod api;
 
+mod buckets;
+
 mod clock;
 
 mod event;
 
 mod fault;
+
+mod front;
 
 mod gateway;
 
@@ -29,5 +33,5 @@ mod state;
 pub use api::FakeDiscord;
 pub use clock::Clock;
 pub use fault::{Fault, Gate, RateLimit, route};
-pub use model::{Callback, Channel, Counts, Message, Reaction, Request, Seen, Typing};
+pub use model::{Callback, Channel, Counts, Handshake, Message, Reaction, Request, Seen, Typing};
 pub use script::{Command, GatewayScript, OnConnect, OnIdentify, OnResume};

@@ -40,6 +40,8 @@ pub struct Place {
     pub owner: u64,
     base: PathBuf,
     binding: Value,
+    /// How much it logs, as `RUST_LOG` has it.
+    log: &'static str,
 }
 
 impl Place {
@@ -72,7 +74,15 @@ impl Place {
                 "gatewayUrl": fake.gateway_url(),
             },
         });
-        let place = Self { fake, guild, channel, owner, base: base.to_owned(), binding };
+        let place = Self {
+            fake,
+            guild,
+            channel,
+            owner,
+            base: base.to_owned(),
+            binding,
+            log: "connector=debug",
+        };
         place.write();
         place
     }
@@ -102,6 +112,11 @@ impl Place {
         std::fs::write(self.path(), self.binding.to_string()).expect("it is ours");
     }
 
+    /// From now on everything is logged that can be.
+    pub fn log_all(&mut self) {
+        self.log = "trace";
+    }
+
     /// The folder of the binding's data.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
@@ -125,7 +140,7 @@ impl Place {
             .arg(self.path())
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
-            .env("RUST_LOG", "connector=debug")
+            .env("RUST_LOG", self.log)
             .stdin(Stdio::null());
         command
     }

@@ -6,8 +6,51 @@ mod check;
 mod controls;
 mod crash;
 mod day;
+mod ends;
 mod fake;
 mod gateway;
+mod greeting;
+mod limits;
 mod locks;
+mod secret;
 mod soak;
+mod storms;
 mod talk;
+
+use std::path::Path;
+
+use harness::discord::{Counts, Seen};
+use harness::service::Place;
+use tempfile::TempDir;
+
+/// A place without an executor, for what does not need one.
+fn alone() -> (TempDir, Place) {
+    let folder = TempDir::with_prefix("sage-test-").expect("a folder can be made");
+    let base = folder.path().canonicalize().expect("it is there");
+    let place = Place::new(&base, Path::new("/nonexistent/executor.sock"));
+    (folder, place)
+}
+
+/// Each case at the same time, in a place of its own.
+fn each<T: Send>(cases: impl IntoIterator<Item = T>, run: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for case in cases {
+            let run = &run;
+            scope.spawn(move || run(case));
+        }
+    });
+}
+
+/// Waits until the program's log has `count` lines with this.
+fn logged(place: &Place, word: &str, count: usize) {
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while place.log().matches(word).count() < count {
+        assert!(std::time::Instant::now() < limit, "{word}, {count} times:\n{}", place.log());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Waits until the gateway counted something.
+fn counted(place: &Place, what: &str, mut holds: impl FnMut(&Counts) -> bool) -> Seen {
+    place.fake.wait(what, |seen| holds(&seen.gateway))
+}

@@ -9,13 +9,14 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
+use tokio_rustls::rustls::ServerConfig;
 
 use super::clock::Clock;
 use super::fault::Fault;
 use super::model::{Channel, Message, Request, Seen};
 use super::script::{Command, GatewayScript};
 use super::state::{Guild, Interaction, Order, Shared, State, User};
-use super::{gateway, rest};
+use super::{front, gateway, rest};
 
 /// How long [`FakeDiscord::wait`] waits before it gives up.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -107,6 +108,20 @@ impl FakeDiscord {
         self.rest.address.to_string()
     }
 
+    /// Puts TLS in front of both servers, on one port of loopback, and has the gateway named there.
+    /// Returns host and port.
+    ///
+    /// # Errors
+    /// When loopback has no port left.
+    pub fn front(&self, tls: Arc<ServerConfig>) -> Result<String> {
+        let listener = self.runtime().block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
+        let authority = listener.local_addr()?.to_string();
+        self.shared.with(|state| state.gateway_url = format!("wss://{authority}"));
+        let backends = front::Backends { gateway: self.gateway.address, rest: self.rest.address };
+        self.runtime().spawn(front::serve(listener, tls.into(), backends));
+        Ok(authority)
+    }
+
     /// The gateway accepts connections (again).
     ///
     /// # Errors
@@ -182,6 +197,11 @@ impl FakeDiscord {
     /// How long `enforce_nonce` finds an earlier message. Five minutes at first.
     pub fn nonce_window(&self, window: Duration) {
         self.shared.with(|state| state.nonce_window = window);
+    }
+
+    /// So many requests in this time fit in each bucket, by the fake's clock; more meet a 429.
+    pub fn bucket(&self, limit: u64, window: Duration) {
+        self.shared.with(|state| state.buckets.set(limit, window));
     }
 
     /// The token is refused from now on (false), or good again.

@@ -70,6 +70,11 @@ pub enum RateLimit {
         /// Seconds, in header and body.
         retry_after: f64,
     },
+    /// The channel is in slow mode: code 20016.
+    SlowMode {
+        /// Seconds, in header and body.
+        retry_after: f64,
+    },
     /// As `User`, but header and body do not agree.
     Disagreeing {
         /// Seconds in `Retry-After`.
@@ -95,7 +100,9 @@ impl RateLimit {
                 ];
                 return (headers, page("error code: 1015"));
             }
-            Self::User { retry_after } => ("user", retry_after.ceil(), retry_after),
+            Self::User { retry_after } | Self::SlowMode { retry_after } => {
+                ("user", retry_after.ceil(), retry_after)
+            }
             Self::Shared { retry_after } => ("shared", retry_after.ceil(), retry_after),
             Self::Global { retry_after } => ("global", retry_after.ceil(), retry_after),
             Self::Disagreeing { header, body } => {
@@ -122,9 +129,16 @@ impl RateLimit {
                     .map(|(name, value)| (format!("x-ratelimit-{name}"), value)),
             );
         }
-        let body = json!({
-            "message": "You are being rate limited.", "retry_after": body, "global": global,
-        });
+        let body = match self {
+            Self::SlowMode { .. } => {
+                let mut error = error_body(20_016);
+                error["retry_after"] = json!(body);
+                error
+            }
+            _ => json!({
+                "message": "You are being rate limited.", "retry_after": body, "global": global,
+            }),
+        };
         (headers, body.to_string())
     }
 }

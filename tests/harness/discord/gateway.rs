@@ -1,6 +1,6 @@
 //! Gateway v10: one task per connection.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::{Compress, Compression, FlushCompress};
 use futures::{SinkExt as _, StreamExt as _};
@@ -14,6 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, frame::coding::CloseCode};
 
 use super::FakeDiscord;
+use super::model::Handshake;
 use super::script::{Command, OnConnect, OnIdentify, OnResume};
 use super::state::{Order, Session, Shared, State};
 
@@ -61,21 +62,14 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         }
         _ => {}
     }
-    let query = Arc::new(Mutex::new(String::new()));
-    let kept = Arc::clone(&query);
-    #[expect(clippy::result_large_err, reason = "tungstenite's own signature")]
-    let keep = move |request: &Request, response: Response| {
-        if let Ok(mut kept) = kept.lock() {
-            request.uri().query().unwrap_or_default().clone_into(&mut kept);
-        }
-        Ok(response)
-    };
-    let Ok(socket) = tokio_tungstenite::accept_hdr_async(stream, keep).await else { return };
-    let zlib = query.lock().is_ok_and(|query| query.contains("compress=zlib-stream"));
+    let Some((socket, handshake)) = handshake(stream).await else { return };
+    let zlib = handshake.query.contains("compress=zlib-stream");
     let zlib = zlib.then(|| Compress::new(Compression::fast(), true));
     let (sender, orders) = unbounded_channel();
     shared.with(|state| {
         state.connections.insert(id, sender);
+        let at = state.clock.now();
+        state.seen.handshakes.push(Handshake { at, ..handshake });
         let counts = &mut state.seen.gateway;
         counts.open += 1;
         counts.most_open = counts.most_open.max(counts.open);
@@ -90,6 +84,25 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
             session.connection.take_if(|connection| *connection == id);
         }
     });
+}
+
+/// The websocket's own beginning, and what the client said in it.
+async fn handshake(stream: TcpStream) -> Option<(WebSocketStream<TcpStream>, Handshake)> {
+    let said = Arc::new(Mutex::new(Handshake::default()));
+    let kept = Arc::clone(&said);
+    #[expect(clippy::result_large_err, reason = "tungstenite's own signature")]
+    let keep = move |request: &Request, response: Response| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let headers = request.headers().iter().map(|(name, value)| {
+            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        });
+        *kept.lock().unwrap_or_else(PoisonError::into_inner) =
+            Handshake { query, headers: headers.collect(), at: 0 };
+        Ok(response)
+    };
+    let socket = tokio_tungstenite::accept_hdr_async(stream, keep).await.ok()?;
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Some((socket, said))
 }
 
 impl Connection {
@@ -124,7 +137,7 @@ impl Connection {
     /// A session that its client closed with 1000 or 1001 is over.
     fn client_closed(&self, code: Option<u16>) {
         self.shared.with(|state| {
-            state.seen.gateway.last_client_close = code;
+            state.seen.client_closes.push(code);
             if !self.closing && matches!(code, Some(1000 | 1001)) {
                 state.sessions.retain(|id, _| Some(id) != self.session.as_ref());
             }
@@ -213,6 +226,9 @@ impl Connection {
         let Ok(payload) = serde_json::from_str::<Value>(text) else {
             return self.close(Some(4002)).await;
         };
+        if matches!(payload["op"].as_u64(), Some(2 | 6)) {
+            self.shared.with(|state| state.seen.greetings.push(payload.clone()));
+        }
         match payload["op"].as_u64() {
             Some(1) => {
                 let acks = self.shared.with(|state| {

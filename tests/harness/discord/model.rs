@@ -69,14 +69,39 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body; null when it is no JSON.
     pub body: Value,
+    /// When it came: milliseconds since the Unix epoch, by the fake's clock.
+    pub at: u64,
+}
+
+/// One websocket handshake as it came.
+#[derive(Debug, Clone, Default)]
+pub struct Handshake {
+    /// What stands behind the question mark.
+    pub query: String,
+    /// Names in lower case, with values.
+    pub headers: Vec<(String, String)>,
+    /// When, by the fake's clock.
+    pub at: u64,
+}
+
+impl Handshake {
+    /// A header's value, by its name in lower case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
 }
 
 impl Request {
     /// A header's value, by its name in lower case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(have, _)| have == name).map(|(_, value)| value.as_str())
+        header(&self.headers, name)
     }
+}
+
+fn header<'h>(headers: &'h [(String, String)], name: &str) -> Option<&'h str> {
+    headers.iter().find(|(have, _)| have == name).map(|(_, value)| value.as_str())
 }
 
 /// One typing call.
@@ -131,8 +156,6 @@ pub struct Counts {
     pub heartbeats: u64,
     /// `d` of the last heartbeat.
     pub last_heartbeat: Option<u64>,
-    /// The close code of the last close frame that came from a client.
-    pub last_client_close: Option<u16>,
     /// IDENTIFYs beyond `max_concurrency` within five seconds of the fake's clock; they were
     /// answered with an invalid session.
     pub crowded_identifies: u64,
@@ -143,6 +166,8 @@ pub struct Counts {
 pub struct Seen {
     /// REST requests in order of arrival.
     pub requests: Vec<Request>,
+    /// Method and path of those that did not fit in their bucket.
+    pub limited: Vec<String>,
     /// All messages, people's too, in order of creation.
     pub messages: Vec<Message>,
     /// Typing calls.
@@ -153,6 +178,12 @@ pub struct Seen {
     pub callbacks: Vec<Callback>,
     /// The gateway.
     pub gateway: Counts,
+    /// Websocket handshakes that came about.
+    pub handshakes: Vec<Handshake>,
+    /// IDENTIFY and RESUME payloads as they came.
+    pub greetings: Vec<Value>,
+    /// The codes of the close frames that came from clients.
+    pub client_closes: Vec<Option<u16>>,
 }
 
 impl Seen {

@@ -73,8 +73,9 @@ async fn handle(
     shared: &Shared,
     order: &Order,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let request = read(request).await;
+    let mut request = read(request).await;
     let fault = shared.with(|state| {
+        request.at = state.clock.now();
         state.seen.requests.push(request.clone());
         state.fault_for(&request)
     });
@@ -82,8 +83,10 @@ async fn handle(
         *order.lock().unwrap_or_else(PoisonError::into_inner) = Some(End { bytes, reset });
     };
     let answer = match fault {
-        None => shared.with(|state| state.answer(&request)),
-        Some(Fault::Error { status, code }) => Answer::error(status, code),
+        None => shared.with(|state| state.respond(&request)),
+        Some(Fault::Error { status, code }) => {
+            shared.with(|state| state.counted(&request, |_| Answer::error(status, code)))
+        }
         Some(Fault::Answer { status, headers, body }) => Answer { status, headers, body },
         Some(Fault::RateLimit(limit)) => {
             let (headers, body) = limit.answer();
@@ -101,30 +104,30 @@ async fn handle(
         }
         Some(Fault::LoseResponse) => {
             end(0, false);
-            shared.with(|state| state.answer(&request))
+            shared.with(|state| state.respond(&request))
         }
         Some(Fault::ResetResponse) => {
             end(0, true);
-            shared.with(|state| state.answer(&request))
+            shared.with(|state| state.respond(&request))
         }
         Some(Fault::CutAfter(bytes)) => {
             end(bytes, false);
-            shared.with(|state| state.answer(&request))
+            shared.with(|state| state.respond(&request))
         }
         Some(Fault::GarbleResponse(body)) => {
-            Answer { body, ..shared.with(|state| state.answer(&request)) }
+            Answer { body, ..shared.with(|state| state.respond(&request)) }
         }
         Some(Fault::HoldRequest(gate)) => {
             gate.passed().await;
-            shared.with(|state| state.answer(&request))
+            shared.with(|state| state.respond(&request))
         }
         Some(Fault::HoldResponse(gate)) => {
-            let answer = shared.with(|state| state.answer(&request));
+            let answer = shared.with(|state| state.respond(&request));
             gate.passed().await;
             answer
         }
         Some(Fault::Headers(headers)) => {
-            let mut answer = shared.with(|state| state.answer(&request));
+            let mut answer = shared.with(|state| state.respond(&request));
             answer.headers.extend(headers);
             answer
         }
@@ -145,6 +148,7 @@ async fn read(request: HttpRequest<Incoming>) -> Request {
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: headers.collect(),
         body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        at: 0,
     }
 }
 

@@ -66,11 +66,12 @@ impl State {
     }
 
     fn gateway_bot(&self) -> Value {
+        let reset_after = u64::try_from(self.script.reset_after.as_millis()).unwrap_or(u64::MAX);
         json!({
             "url": self.gateway_url, "shards": 1,
             "session_start_limit": {
                 "total": 1000, "remaining": self.script.remaining_identifies,
-                "reset_after": 14_400_000, "max_concurrency": self.script.max_concurrency,
+                "reset_after": reset_after, "max_concurrency": self.script.max_concurrency,
             },
         })
     }

@@ -18,6 +18,8 @@ pub struct GatewayScript {
     pub max_concurrency: u64,
     /// `session_start_limit.remaining` of GET /gateway/bot.
     pub remaining_identifies: u64,
+    /// `session_start_limit.reset_after` of GET /gateway/bot.
+    pub reset_after: Duration,
     /// What the next connections meet, first come first served; then `Hello`.
     pub on_connect: VecDeque<OnConnect>,
     /// What the next IDENTIFYs meet; then `Ready`.
@@ -35,6 +37,7 @@ impl Default for GatewayScript {
             resume_url: None,
             max_concurrency: 1000,
             remaining_identifies: 1000,
+            reset_after: Duration::from_secs(14_400),
             on_connect: VecDeque::new(),
             on_identify: VecDeque::new(),
             on_resume: VecDeque::new(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::buckets::Buckets;
 use super::clock::{Clock, DISCORD_EPOCH};
 use super::fault::Fault;
 use super::model::{Channel, Message, Request, Seen};
@@ -66,6 +67,7 @@ pub(super) struct State {
     pub(super) token_valid: bool,
     pub(super) faults: VecDeque<(Predicate, Fault, u64)>,
     pub(super) reset_connections: u64,
+    pub(super) buckets: Buckets,
     pub(super) guilds: BTreeMap<u64, Guild>,
     pub(super) channels: BTreeMap<u64, Channel>,
     pub(super) users: BTreeMap<u64, User>,
@@ -89,6 +91,7 @@ impl State {
             token_valid: true,
             faults: VecDeque::new(),
             reset_connections: 0,
+            buckets: Buckets::default(),
             guilds: BTreeMap::new(),
             channels: BTreeMap::new(),
             users,

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use harness::discord::{Command, FakeDiscord, Fault, RateLimit, route};
+use harness::discord::{Command, FakeDiscord, Fault, OnIdentify, RateLimit, route};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use twilight_gateway::queue::InMemoryQueue;
@@ -133,6 +133,45 @@ fn what_was_missed_is_replayed_after_a_cut() {
     judge.until(&mut shard, |event| matches!(event, Event::Resumed));
     let counts = judge.fake.seen().gateway;
     assert_eq!((counts.identifies, counts.resumes, counts.most_open), (1, 1, 1));
+}
+
+#[test]
+fn a_session_that_is_over_is_followed_by_a_new_one() {
+    let judge = Judge::new();
+    let mut shard = judge.ready();
+    judge.fake.command(&Command::InvalidSession(false));
+    judge.until(&mut shard, |event| matches!(event, Event::Ready(_)));
+    let seen = judge.fake.seen();
+    let counts = seen.gateway;
+    assert_eq!((counts.identifies, counts.resumes, counts.most_open), (2, 0, 1));
+    assert_eq!(seen.client_closes, [Some(1000)]);
+}
+
+#[test]
+fn after_a_close_comes_what_its_code_leaves() {
+    for (code, resumed) in [(4000, true), (4002, true), (4008, true), (4007, false), (4009, false)]
+    {
+        let judge = Judge::new();
+        let mut shard = judge.ready();
+        judge.fake.command(&Command::Close(code));
+        judge.until(&mut shard, |event| matches!(event, Event::Resumed | Event::Ready(_)));
+        let counts = judge.fake.seen().gateway;
+        assert_eq!((counts.resumed == 1, counts.most_open), (resumed, 1), "{code}");
+    }
+}
+
+#[test]
+fn a_code_that_nothing_mends_ends_the_client() {
+    for code in [4004, 4010, 4011, 4012, 4013, 4014] {
+        let judge = Judge::new();
+        judge.fake.gateway(|script| script.on_identify.push_back(OnIdentify::Close(code)));
+        let mut shard = judge.shard();
+        let closed = judge.until(&mut shard, |event| matches!(event, Event::GatewayClose(_)));
+        let Event::GatewayClose(Some(frame)) = closed else { panic!("{closed:?}") };
+        assert_eq!(frame.code, code);
+        assert!(judge.wait(shard.next_event(EventTypeFlags::all())).is_none(), "it gave up");
+        assert_eq!(judge.fake.seen().gateway.connections, 1);
+    }
 }
 
 #[test]
