@@ -173,7 +173,9 @@ fn body(attempt: Attempt) -> Result<Value, String> {
     match attempt {
         Attempt::Answered(answer) if answer.status == 200 => Ok(answer.body.unwrap_or_default()),
         Attempt::Answered(answer) => Err(answer.says()),
-        Attempt::NotSent(why) | Attempt::Unknown(why) => Err(format!("no answer: {why}")),
+        Attempt::NotSent(why) | Attempt::Never(why) | Attempt::Unknown(why) => {
+            Err(format!("no answer: {why}"))
+        }
     }
 }
 

@@ -153,12 +153,8 @@ struct Gateway {
 impl Gateway {
     async fn run(mut self) {
         while !self.events.is_closed() {
-            let began = Instant::now();
-            let end = self.once().await;
-            if began.elapsed() >= self.config.first_wait * LONGEST_WAIT {
-                self.failures = 0;
-            }
-            let reason = match end {
+            let mut wait = None;
+            let reason = match self.once().await {
                 End::Fatal { code, what } => {
                     let _ = self.events.send(Happened::Fatal { code, what }).await;
                     return;
@@ -174,15 +170,19 @@ impl Gateway {
                     }
                     reason
                 }
+                End::Later(reason, until) => {
+                    wait = Some(until);
+                    reason
+                }
                 End::NobodyListens => return,
             };
-            self.pause(reason).await;
+            let next = wait.unwrap_or_else(|| self.next_wait());
+            self.pause(reason, next).await;
         }
     }
 
     /// Says that the connection is over, and waits. Whoever does not listen any more is not waited for.
-    async fn pause(&mut self, reason: String) {
-        let next = self.next_wait();
+    async fn pause(&mut self, reason: String, next: Duration) {
         self.failures = self.failures.saturating_add(1);
         if self.events.send(Happened::Down { reason, next }).await.is_err() {
             return;
@@ -212,9 +212,8 @@ impl Gateway {
             Ok(url) => url,
             Err(end) => return end,
         };
-        if self.session.is_some() {
-            self.resumes += 1;
-        } else if let Some(before) = self.identified {
+        let resumes = self.session.is_some();
+        if let Some(before) = self.identified.filter(|_| !resumes) {
             tokio::time::sleep_until(before + IDENTIFY_EVERY).await;
         }
         let opening = Opening { url: &url, tls: self.tls.as_ref(), config: &self.config };
@@ -222,14 +221,19 @@ impl Gateway {
             Ok(connection) => connection,
             Err(reason) => return End::Unreachable(reason),
         };
-        if self.session.is_none() {
-            self.identified = Some(Instant::now());
-        }
-        let before = self.heard;
+        let (opened, before) = (Instant::now(), self.heard);
         let end = connection.serve(self.session.take(), before, &self.events).await;
+        match connection.greeted {
+            Some(_) if resumes => self.resumes += 1,
+            Some(at) => self.identified = Some(at),
+            None => {}
+        }
         if connection.was_ready {
             self.heard = Some(Instant::now());
             self.resumes = 0;
+            if opened.elapsed() >= self.config.first_wait * LONGEST_WAIT {
+                self.failures = 0;
+            }
         }
         self.session = connection.session.take();
         connection.close(&end).await;
@@ -248,20 +252,23 @@ impl Gateway {
             Attempt::Answered(answer) if answer.status == 200 => {
                 let body = answer.body.unwrap_or_default();
                 let limit = &body["session_start_limit"];
-                if limit["remaining"].as_u64() == Some(0) {
+                if self.session.is_none() && limit["remaining"].as_u64() == Some(0) {
                     let wait = Duration::from_millis(limit["reset_after"].as_u64().unwrap_or(0));
-                    tracing::error!(?wait, "Discord lets no new session begin before that");
-                    tokio::time::sleep(wait).await;
+                    let reason = "Discord lets no new session begin before that";
+                    return Err(End::Later(reason.to_owned(), wait.max(self.next_wait())));
                 }
                 let url = body["url"].as_str().filter(|url| url.starts_with("wss://"));
                 let odd = || End::Resume("Discord named no gateway".to_owned());
                 url.map(str::to_owned).ok_or_else(odd)
             }
-            Attempt::Answered(answer) if answer.status == 401 => {
-                Err(End::Fatal { code: 4004, what: close::fatal(4004).unwrap_or("").to_owned() })
-            }
+            Attempt::Answered(answer) if answer.status == 401 => Err(no_token()),
+            Attempt::Never(_) => Err(no_token()),
             Attempt::Answered(answer) => Err(End::Resume(answer.says())),
             Attempt::NotSent(reason) | Attempt::Unknown(reason) => Err(End::Resume(reason)),
         }
     }
+}
+
+fn no_token() -> End {
+    End::Fatal { code: 4004, what: close::NO_TOKEN.to_owned() }
 }

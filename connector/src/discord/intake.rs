@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use policy::admission::{Facts, Mode, Parent, Rule, Rules, Verdict, decide};
 use protocol::turn::Origin;
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{Receiver, UnboundedSender};
 
 use super::port::Port;
 use crate::binding::{Binding, BindingError, Discord, Limits};
@@ -129,6 +130,9 @@ pub struct Queued {
     pub author: String,
 }
 
+/// A message with what the gateway told of its channel's parent, if it did.
+pub type Told = (Message, Option<Option<String>>);
+
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -158,11 +162,26 @@ pub struct Intake<P> {
     pub queue: UnboundedSender<Queued>,
     /// Channels that were looked up or told of, with their parents.
     pub parents: HashMap<String, Option<String>>,
-    /// Nothing more is let in: it is about to end.
-    pub closed: bool,
+    /// Set when nothing more is let in: it is about to end.
+    pub closed: Arc<AtomicBool>,
 }
 
 impl<P: Port> Intake<P> {
+    /// Deals with messages in their order, until there are no more.
+    ///
+    /// # Errors
+    /// When the journal cannot be written. Nothing may go on then.
+    pub async fn run(mut self, mut inbox: Receiver<Told>) -> Result<(), JournalError> {
+        while let Some((message, parent)) = inbox.recv().await {
+            if let Some(parent) = parent {
+                self.parents.insert(message.channel.clone(), parent);
+            }
+            let taken = self.take(message).await?;
+            tracing::debug!(?taken, "a message");
+        }
+        Ok(())
+    }
+
     /// Deals with one event.
     ///
     /// # Errors
@@ -185,7 +204,8 @@ impl<P: Port> Intake<P> {
             author: message.author_name,
             text: message.text,
         };
-        if self.closed || self.queue.is_closed() || owner::is_braked(&self.folder) {
+        let closed = self.closed.load(Ordering::Relaxed);
+        if closed || self.queue.is_closed() || owner::is_braked(&self.folder) {
             return self.pass_over(&id, DropReason::Stopping);
         }
         let now = self.clock.now();

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::approve::{Approvals, Pressed};
 use super::event::{Event, Places, Press};
-use super::gateway::{self, Happened};
+use super::gateway::{self, Happened, close};
 use super::intake::{self, Current, Intake};
 use super::network::Network;
 use super::reply;
@@ -91,8 +93,8 @@ pub async fn serve(path: &Path, supervised: bool) -> Result<Ended> {
              start again: after five minutes they count as refused"
         );
     }
-    let events = gateway::start(config, rest);
-    Service::new(path, binding, section, journal, engine, network).run(events, signals).await
+    let events = gateway::start(config, rest.clone());
+    Service::new(path, binding, section, journal, engine, network).run(events, signals, rest).await
 }
 
 fn no_section(path: &Path) -> BindingError {
@@ -121,11 +123,17 @@ impl Signals {
     }
 }
 
+/// How many messages wait for the intake, which may be looking a thread up. While there is no room, no
+/// event is taken from the gateway's own queue.
+const INBOX: usize = 256;
+
 struct Service<'a> {
     path: &'a Path,
     running: Binding,
     current: intake::Shared,
-    intake: Intake<Network>,
+    intake: Option<Intake<Network>>,
+    /// Whether the intake lets nothing more in.
+    closed: Arc<AtomicBool>,
     places: Places,
     approvals: Arc<Approvals>,
     network: Network,
@@ -150,6 +158,7 @@ impl<'a> Service<'a> {
         let limits = binding.limits.clone();
         let current = Arc::new(RwLock::new(Current { discord: section, limits: limits.clone() }));
         let (send, queue) = mpsc::unbounded_channel();
+        let closed = Arc::new(AtomicBool::new(false));
         let intake = Intake {
             port: network.clone(),
             journal: journal.clone(),
@@ -158,7 +167,7 @@ impl<'a> Service<'a> {
             clock: Box::new(SystemClock),
             queue: send,
             parents: HashMap::new(),
-            closed: false,
+            closed: Arc::clone(&closed),
         };
         let seat = Seat {
             journal,
@@ -171,7 +180,8 @@ impl<'a> Service<'a> {
             path,
             running: binding,
             current,
-            intake,
+            intake: Some(intake),
+            closed,
             places: Places::default(),
             approvals,
             network,
@@ -186,11 +196,13 @@ impl<'a> Service<'a> {
         mut self,
         mut events: mpsc::Receiver<Happened>,
         mut signals: Signals,
+        rest: Rest,
     ) -> Result<Ended> {
-        let (mut seat, queue) = match (self.seat.take(), self.queue.take()) {
-            (Some(seat), Some(queue)) => (seat, queue),
-            _ => bail!("a service runs once"),
-        };
+        let (mut seat, queue, intake) =
+            match (self.seat.take(), self.queue.take(), self.intake.take()) {
+                (Some(seat), Some(queue), Some(intake)) => (seat, queue, intake),
+                _ => bail!("a service runs once"),
+            };
         let (network, approvals) = (self.network.clone(), Arc::clone(&self.approvals));
         let current = Arc::clone(&self.current);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -199,7 +211,9 @@ impl<'a> Service<'a> {
             let _ = stopped.await;
         };
         let turns = run::turns(&mut seat, &network, &approvals, &current, queue, stopping);
-        tokio::pin!(turns);
+        let mut turns = pin!(turns);
+        let (hand, inbox) = mpsc::channel(INBOX);
+        let mut taking = pin!(intake.run(inbox));
         let mut stop = Some(stop);
         let mut open = true;
         let mut ended = Ended::Told;
@@ -211,21 +225,27 @@ impl<'a> Service<'a> {
                     manager::status("ended");
                     return Ok(ended);
                 }
-                happened = events.recv(), if open => match happened {
+                broken = &mut taking => broken?,
+                (slot, happened) = next(&hand, &mut events), if open => match happened {
                     Some(Happened::Fatal { code, what }) => {
                         tracing::error!(code, "{what}");
                         ended = Ended::Refused(what);
                         (stop, open) = (None, false);
                     }
-                    Some(happened) => self.deal_with(happened).await?,
+                    Some(happened) => self.deal_with(happened, slot)?,
                     None => (stop, open) = (None, false),
                 },
+                () = rest.token_refused(), if open => {
+                    tracing::error!("{}", close::NO_TOKEN);
+                    ended = Ended::Refused(close::NO_TOKEN.to_owned());
+                    (stop, open) = (None, false);
+                }
                 _ = signals.hangup.recv() => self.reload(),
                 () = told(&mut signals.terminate, &mut signals.interrupt), if stop.is_some() => {
                     manager::stopping();
                     tracing::info!("told to end; the turn under way is finished first");
                     // Its question may still be answered; messages are passed over.
-                    self.intake.closed = true;
+                    self.closed.store(true, Ordering::Relaxed);
                     stop = None;
                 }
                 () = pulse.next() => {}
@@ -233,7 +253,7 @@ impl<'a> Service<'a> {
         }
     }
 
-    async fn deal_with(&mut self, happened: Happened) -> Result<()> {
+    fn deal_with(&mut self, happened: Happened, slot: Slot<'_>) -> Result<()> {
         match happened {
             Happened::Ready { bot, gap } => {
                 if bot != self.bot {
@@ -265,11 +285,10 @@ impl<'a> Service<'a> {
             }
             Happened::Event { kind, data } => match self.places.read(&kind, &data) {
                 Event::Message(message) => {
-                    if let Some(parent) = self.places.parent(&message.channel) {
-                        self.intake.parents.insert(message.channel.clone(), parent);
+                    let parent = self.places.parent(&message.channel);
+                    if let Some(slot) = slot {
+                        slot.send((*message, parent));
                     }
-                    let taken = self.intake.take(*message).await?;
-                    tracing::debug!(?taken, "a message");
                 }
                 Event::Press(press) => self.pressed(press),
                 Event::Other => {}
@@ -319,6 +338,18 @@ fn answer(verdict: Pressed) -> Option<serde_json::Value> {
         Pressed::Void => only_you("This question is no longer open. Ask again."),
         Pressed::Foreign => return None,
     })
+}
+
+/// Room for a message in the intake's inbox.
+type Slot<'a> = Option<mpsc::Permit<'a, intake::Told>>;
+
+/// What happened next, once there is room for it. Loses nothing when it is given up.
+async fn next<'a>(
+    hand: &'a mpsc::Sender<intake::Told>,
+    events: &mut mpsc::Receiver<Happened>,
+) -> (Slot<'a>, Option<Happened>) {
+    let slot = hand.reserve().await.ok();
+    (slot, events.recv().await)
 }
 
 async fn told(terminate: &mut Signal, interrupt: &mut Signal) {

@@ -49,7 +49,7 @@ impl Network {
             Attempt::Answered(answer) => {
                 tracing::warn!("a press was not answered: {}", answer.says());
             }
-            Attempt::NotSent(reason) | Attempt::Unknown(reason) => {
+            Attempt::NotSent(reason) | Attempt::Never(reason) | Attempt::Unknown(reason) => {
                 tracing::warn!("a press was not answered: {reason}");
             }
         }
@@ -57,26 +57,26 @@ impl Network {
 
     async fn create(&self, to: &Destination, body: Value, again: Option<Instant>) -> Sent {
         let path = format!("/channels/{}/messages", to.channel);
-        let began = Instant::now();
+        let limit = Instant::now() + TRYING;
         // What may be there already must not be sent once its nonce is forgotten.
-        let (mut by, mut wait) = (again, FIRST);
+        let by = again.map_or(limit, |by| by.min(limit));
+        let (mut again, mut wait) = (again.is_some(), FIRST);
         loop {
             let body = Some(body.clone());
-            let attempt = self.rest.request_by(Method::POST, &path, body, by).await;
-            let (reason, after) = match outcome::created(attempt, by.is_some()) {
+            let attempt = self.rest.request_by(Method::POST, &path, body, Some(by)).await;
+            let (reason, after) = match outcome::created(attempt, again) {
                 Outcome::Confirmed => return Sent::Confirmed,
                 Outcome::Refused(reason) => return Sent::Refused { reason },
-                Outcome::Unknown(reason) if by.is_some() => return Sent::Unknown { reason },
+                Outcome::Unknown(reason) if again => return Sent::Unknown { reason },
                 Outcome::Unknown(reason) => {
-                    by = Some(began + TRYING);
+                    again = true;
                     (reason, None)
                 }
                 Outcome::NotYet { reason, after } => (reason, after),
             };
             let pause = after.unwrap_or(wait);
-            let next = Instant::now() + pause;
-            if next > by.unwrap_or(began + TRYING).min(began + TRYING) {
-                return if by.is_some() {
+            if Instant::now() + pause > by {
+                return if again {
                     Sent::Unknown { reason }
                 } else {
                     Sent::Refused { reason: format!("it could not be sent: {reason}") }
@@ -93,7 +93,7 @@ impl Network {
         let sent = match self.rest.request(method, &path, None).await {
             Attempt::Answered(answer) if answer.status < 300 => return Sent::Confirmed,
             Attempt::Answered(answer) => Sent::Refused { reason: answer.says() },
-            Attempt::NotSent(reason) => Sent::Refused { reason },
+            Attempt::NotSent(reason) | Attempt::Never(reason) => Sent::Refused { reason },
             Attempt::Unknown(reason) => Sent::Unknown { reason },
         };
         tracing::debug!(path, ?sent, "a courtesy");

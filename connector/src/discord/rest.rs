@@ -22,7 +22,7 @@ use ureq::Agent;
 use ureq::http::{HeaderMap, Method, Request};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 
-use self::limits::Limits;
+use self::limits::{Held, Limits};
 use crate::binding::Token;
 use crate::tls;
 
@@ -61,6 +61,8 @@ struct Inner {
 pub enum Attempt {
     /// It never got to Discord.
     NotSent(String),
+    /// It did not, and none like it will.
+    Never(String),
     /// It may have.
     Unknown(String),
     /// An answer.
@@ -141,7 +143,7 @@ impl Rest {
         self.request_by(method, path, body, None).await
     }
 
-    /// The same, unless they let it through too late.
+    /// The same, unless they would let it through too late; that is told at once.
     pub async fn request_by(
         &self,
         method: Method,
@@ -150,11 +152,14 @@ impl Rest {
         by: Option<Instant>,
     ) -> Attempt {
         let route = limits::route(&method, path);
-        if let Err(reason) = self.inner.limits.wait(&route).await {
-            return Attempt::NotSent(reason);
-        }
-        if by.is_some_and(|by| Instant::now() > by) {
-            return Attempt::NotSent("a rate limit held it back for too long".to_owned());
+        match self.inner.limits.wait(&route, by).await {
+            Ok(()) => {}
+            Err(Held::TooLong) => {
+                return Attempt::NotSent("a rate limit held it back for too long".to_owned());
+            }
+            Err(Held::ForEver) => {
+                return Attempt::Never("Discord does not take the bot's token any more".to_owned());
+            }
         }
         let (inner, path) = (Arc::clone(&self.inner), path.to_owned());
         let sent =
@@ -168,9 +173,14 @@ impl Rest {
         attempt
     }
 
-    /// Reads something.
+    /// Reads something; a closed gate is waited for no longer than an answer.
     pub async fn get(&self, path: &str) -> Attempt {
-        self.request(Method::GET, path, None).await
+        self.request_by(Method::GET, path, None, Some(Instant::now() + WHOLE)).await
+    }
+
+    /// Waits until Discord does not take the token any more.
+    pub async fn token_refused(&self) {
+        self.inner.limits.refused().await;
     }
 
     /// Answers an interaction. It has three seconds, a token of its own, and no limit but that.

@@ -151,7 +151,7 @@ fn place(socket: &Path, limits: Limits) -> Place {
         clock: Box::new(SystemClock),
         queue: send,
         parents: HashMap::new(),
-        closed: false,
+        closed: Arc::default(),
     };
     let tools = Tools::new(socket.to_owned());
     let seat = Seat { journal, engine: Echo, tools, limits, clock: Box::new(SystemClock) };

@@ -25,14 +25,15 @@ pub fn next(code: Option<u16>) -> Next {
     }
 }
 
+/// What 4004 means; a 401 of REST means the same.
+pub const NO_TOKEN: &str = "Discord does not take the bot's token (4004); reset it in the developer portal \
+    under Bot, and put the new one where `discord.token` says";
+
 /// What a code means after which nothing will get better by itself.
 #[must_use]
 pub fn fatal(code: u16) -> Option<&'static str> {
     Some(match code {
-        4004 => {
-            "Discord does not take the bot's token (4004); reset it in the developer portal under \
-             Bot, and put the new one where `discord.token` says"
-        }
+        4004 => NO_TOKEN,
         4010 => "Discord refuses the shard (4010); this program asks for none: report it",
         4011 => {
             "the bot is in so many guilds that Discord wants shards (4011); use a bot of its own"

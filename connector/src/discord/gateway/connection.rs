@@ -33,8 +33,10 @@ pub(super) enum End {
     Resume(String),
     /// It is over.
     Anew(String),
-    /// No connection came about at this address.
+    /// No connection came about at this address, or nobody there who could be told of the session.
     Unreachable(String),
+    /// The same again, and not before so long.
+    Later(String, Duration),
     /// Discord will not have us.
     Fatal { code: u16, what: String },
     /// Whoever wanted the events is gone.
@@ -56,6 +58,8 @@ pub(super) struct Connection<'a> {
     config: &'a Config,
     unpack: Option<Unpack>,
     pub(super) session: Option<Session>,
+    /// When IDENTIFY or RESUME was sent.
+    pub(super) greeted: Option<Instant>,
     /// Whether READY or RESUMED came.
     pub(super) was_ready: bool,
     beat: Beat,
@@ -79,6 +83,7 @@ impl<'a> Connection<'a> {
             config,
             unpack: config.compress.then(Unpack::new),
             session: None,
+            greeted: None,
             was_ready: false,
             // Until HELLO says more.
             beat: Beat { every: config.patience, next: Instant::now(), answered: true },
@@ -95,8 +100,10 @@ impl<'a> Connection<'a> {
         self.session = session;
         match timeout(self.config.patience, self.hello()).await {
             Ok(Ok(())) => {}
+            // Nothing was said of the session, so nothing is known of it.
+            Ok(Err(End::Resume(reason))) => return End::Unreachable(reason),
             Ok(Err(end)) => return end,
-            Err(_) => return End::Resume("there was no HELLO".to_owned()),
+            Err(_) => return End::Unreachable("there was no HELLO".to_owned()),
         }
         if let Err(end) = self.greet().await {
             return end;
@@ -150,6 +157,7 @@ impl<'a> Connection<'a> {
 
     /// Resumes the session, or begins one.
     async fn greet(&mut self) -> Result<(), End> {
+        self.greeted = Some(Instant::now());
         let token = self.config.token.secret();
         let payload = match &self.session {
             Some(session) => json!({
@@ -257,21 +265,19 @@ impl<'a> Connection<'a> {
         before: Option<Instant>,
         events: &mpsc::Sender<Happened>,
     ) -> Result<(), End> {
+        let mut begun = None;
         let happened = match kind.as_str() {
             "READY" => {
                 let url = data["resume_gateway_url"].as_str().unwrap_or_default().to_owned();
                 let id = data["session_id"].as_str().unwrap_or_default().to_owned();
-                self.session = Some(Session { id, url, seq: 0 });
-                self.was_ready = true;
+                begun = Some(Session { id, url, seq: 0 });
                 let bot = data["user"]["id"].as_str().unwrap_or_default().to_owned();
                 Happened::Ready { bot, gap: before.map(|before| before.elapsed()) }
             }
-            "RESUMED" => {
-                self.was_ready = true;
-                Happened::Resumed
-            }
+            "RESUMED" => Happened::Resumed,
             _ => Happened::Event { kind, data },
         };
+        let ready = !matches!(happened, Happened::Event { .. });
         match events.try_send(happened) {
             Ok(()) => {}
             // It is not counted as received, so that it comes again.
@@ -279,6 +285,10 @@ impl<'a> Connection<'a> {
                 return Err(End::Resume("events come faster than they are dealt with".to_owned()));
             }
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(End::NobodyListens),
+        }
+        self.was_ready |= ready;
+        if begun.is_some() {
+            self.session = begun;
         }
         if let (Some(session), Some(seq)) = (&mut self.session, seq) {
             session.seq = session.seq.max(seq);
@@ -290,7 +300,7 @@ impl<'a> Connection<'a> {
     pub(super) async fn close(mut self, end: &End) {
         let code = match end {
             End::NobodyListens | End::Anew(_) | End::Fatal { .. } => CloseCode::Normal,
-            End::Resume(_) | End::Unreachable(_) => CloseCode::Library(4900),
+            End::Resume(_) | End::Unreachable(_) | End::Later(..) => CloseCode::Library(4900),
         };
         let frame = CloseFrame { code, reason: "".into() };
         // Whoever is not there any more need not be told.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use ureq::http::{HeaderMap, Method};
 
@@ -37,6 +38,8 @@ pub fn route(method: &Method, path: &str) -> String {
 #[derive(Debug, Default)]
 pub struct Limits {
     state: Mutex<State>,
+    /// That the token is refused.
+    told: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -46,28 +49,59 @@ struct State {
     token_refused: bool,
 }
 
+impl State {
+    /// Never shortens a wait.
+    fn hold(&mut self, route: &str, until: Instant) {
+        let held = self.buckets.entry(route.to_owned()).or_insert(until);
+        *held = until.max(*held);
+    }
+}
+
+/// Why a request does not go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// A gate is closed for longer than it may wait.
+    TooLong,
+    /// Discord does not take the token: none will ever go out.
+    ForEver,
+}
+
 impl Limits {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a request of this route may go out.
+    /// Waits until a request of this route may go out, which must be before `by`.
     ///
     /// # Errors
-    /// When none ever may: Discord does not take the token.
-    pub async fn wait(&self, route: &str) -> Result<(), String> {
+    /// When it may not by then, without waiting, or never.
+    pub async fn wait(&self, route: &str, by: Option<Instant>) -> Result<(), Held> {
         loop {
             let until = {
                 let state = self.state();
                 if state.token_refused {
-                    return Err("Discord does not take the bot's token any more".to_owned());
+                    return Err(Held::ForEver);
                 }
                 state.all.max(state.buckets.get(route).copied())
             };
-            match until {
-                Some(until) if until > Instant::now() => tokio::time::sleep_until(until).await,
-                _ => return Ok(()),
+            let now = Instant::now();
+            let until = until.filter(|until| *until > now);
+            if by.is_some_and(|by| until.unwrap_or(now) > by) {
+                return Err(Held::TooLong);
             }
+            let Some(until) = until else { return Ok(()) };
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Waits until Discord does not take the token any more.
+    pub async fn refused(&self) {
+        let told = self.told.notified();
+        tokio::pin!(told);
+        // Before looking, so that it is not missed in between.
+        told.as_mut().enable();
+        if !self.state().token_refused {
+            told.await;
         }
     }
 
@@ -78,6 +112,7 @@ impl Limits {
         let mut state = self.state();
         if answer.status == 401 {
             state.token_refused = true;
+            self.told.notify_waiters();
         }
         if answer.status == 429 {
             let until = now + answer.retry_after.unwrap_or(Duration::from_secs(1));
@@ -85,12 +120,12 @@ impl Limits {
             if answer.global || text("x-ratelimit-bucket").is_none() {
                 state.all = state.all.max(Some(until));
             } else {
-                state.buckets.insert(route.to_owned(), until);
+                state.hold(route, until);
             }
         } else if text("x-ratelimit-remaining") == Some("0") {
             let reset = text("x-ratelimit-reset-after").and_then(|text| text.parse().ok());
             let until = now + reset.map_or(Duration::ZERO, duration);
-            state.buckets.insert(route.to_owned(), until);
+            state.hold(route, until);
         }
         state.buckets.retain(|_, until| *until > now);
     }
@@ -103,7 +138,7 @@ mod tests {
     use tokio::time::Instant;
     use ureq::http::{HeaderMap, HeaderValue, Method};
 
-    use super::{Limits, duration, route};
+    use super::{Held, Limits, duration, route};
     use crate::discord::rest::Answer;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -119,7 +154,7 @@ mod tests {
 
     async fn waited(limits: &Limits, route: &str) -> u64 {
         let before = Instant::now();
-        limits.wait(route).await.expect("it may go some time");
+        limits.wait(route, None).await.expect("it may go some time");
         before.elapsed().as_secs()
     }
 
@@ -141,6 +176,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_wait_is_never_shortened_and_one_that_is_too_long_is_not_begun() {
+        let limits = Limits::default();
+        let bucket = headers(&[("x-ratelimit-bucket", "x")]);
+        limits.learn("a", &answer(429, 9, false), &bucket);
+        limits.learn("a", &answer(429, 2, false), &bucket);
+        let by = |seconds| Some(Instant::now() + Duration::from_secs(seconds));
+        assert_eq!(limits.wait("a", by(8)).await, Err(Held::TooLong));
+        assert_eq!(limits.wait("b", by(0)).await, Ok(()));
+        assert_eq!(waited(&limits, "a").await, 9);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_global_limit_holds_everything_and_so_does_cloudflare() {
         let limits = Limits::default();
         limits.learn("a", &answer(429, 5, true), &headers(&[("x-ratelimit-bucket", "x")]));
@@ -153,7 +200,8 @@ mod tests {
     async fn after_a_401_nothing_goes_out_any_more() {
         let limits = Limits::default();
         limits.learn("a", &answer(401, 0, false), &HeaderMap::new());
-        assert!(limits.wait("b").await.is_err());
+        assert_eq!(limits.wait("b", None).await, Err(Held::ForEver));
+        limits.refused().await;
     }
 
     #[test]

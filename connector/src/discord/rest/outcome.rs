@@ -33,6 +33,7 @@ const UNKNOWN_MESSAGE: u64 = 10008;
 pub fn created(attempt: Attempt, again: bool) -> Outcome {
     match attempt {
         Attempt::NotSent(reason) => Outcome::NotYet { reason, after: None },
+        Attempt::Never(reason) => Outcome::Refused(reason),
         Attempt::Unknown(reason) => Outcome::Unknown(reason),
         Attempt::Answered(answer) => answered(&answer, again),
     }
@@ -105,6 +106,7 @@ mod tests {
             }
         }
         assert!(not_yet(&created(Attempt::NotSent("refused".to_owned()), false)));
+        assert!(is_refused(&created(Attempt::Never("no token".to_owned()), false)));
         assert_eq!(
             created(answer(429, None), false),
             Outcome::NotYet {
