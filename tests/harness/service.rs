@@ -117,6 +117,18 @@ impl Place {
         self.log = "trace";
     }
 
+    /// What the outbox says of a nonce, line by line: `intent`, or the state of a result.
+    ///
+    /// # Panics
+    /// When a line is no JSON.
+    #[must_use]
+    pub fn outbox(&self, nonce: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.folder().join("outbox.jsonl")).unwrap_or_default();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let about = lines.filter(|line| line["nonce"] == nonce);
+        about.map(|line| line["state"].as_str().unwrap_or("intent").to_owned()).collect()
+    }
+
     /// The folder of the binding's data.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

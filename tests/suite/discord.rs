@@ -21,7 +21,15 @@ use std::path::Path;
 
 use harness::discord::{Counts, Seen};
 use harness::service::Place;
+use harness::world::World;
 use tempfile::TempDir;
+
+/// A place with everything but a model.
+fn place() -> (World, Place) {
+    let world = World::builder().build();
+    let place = Place::new(world.base(), &world.socket());
+    (world, place)
+}
 
 /// A place without an executor, for what does not need one.
 fn alone() -> (TempDir, Place) {

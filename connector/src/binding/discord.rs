@@ -203,8 +203,8 @@ impl Discord {
             return Some((key, "only with `gatewayUrl`, for tests; leave it out"));
         }
         let urls = [
-            ("discord.restUrl", &self.rest_url, "http://"),
-            ("discord.gatewayUrl", &self.gateway_url, "ws://"),
+            ("discord.restUrl", &self.rest_url, "http"),
+            ("discord.gatewayUrl", &self.gateway_url, "ws"),
         ];
         for (key, url, scheme) in urls {
             if url.as_deref().is_some_and(|url| !is_loopback(url, scheme)) {
@@ -232,6 +232,9 @@ fn is_credential(name: &str) -> bool {
 /// a user part, can name another host.
 fn is_loopback(url: &str, scheme: &str) -> bool {
     let Some(rest) = url.strip_prefix(scheme) else { return false };
+    let Some(rest) = rest.strip_prefix("s").unwrap_or(rest).strip_prefix("://") else {
+        return false;
+    };
     let host = rest.split('/').next().unwrap_or_default();
     let port = host.strip_prefix("127.0.0.1:").or_else(|| host.strip_prefix("[::1]:"));
     port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port != 0))
@@ -312,8 +315,8 @@ mod tests {
 
     #[test]
     fn only_loopback_may_stand_in_for_discord() {
-        for url in ["http://127.0.0.1:8080", "http://127.0.0.1:1/api/v10", "http://[::1]:9"] {
-            assert!(is_loopback(url, "http://"), "{url}");
+        for url in ["http://127.0.0.1:8080", "https://127.0.0.1:1/api/v10", "http://[::1]:9"] {
+            assert!(is_loopback(url, "http"), "{url}");
         }
         for url in [
             "http://127.0.0.1:80@example.org/",
@@ -321,9 +324,10 @@ mod tests {
             "http://localhost:80",
             "http://127.0.0.1",
             "http://127.0.0.1:0",
-            "https://127.0.0.1:80",
+            "ws://127.0.0.1:80",
+            "httpss://127.0.0.1:80",
         ] {
-            assert!(!is_loopback(url, "http://"), "{url}");
+            assert!(!is_loopback(url, "http"), "{url}");
         }
     }
 

@@ -153,13 +153,17 @@ struct Gateway {
 impl Gateway {
     async fn run(mut self) {
         while !self.events.is_closed() {
-            let mut wait = None;
+            let (mut wait, mut full) = (None, false);
             let reason = match self.once().await {
                 End::Fatal { code, what } => {
                     let _ = self.events.send(Happened::Fatal { code, what }).await;
                     return;
                 }
                 End::Resume(reason) => reason,
+                End::Full => {
+                    full = true;
+                    "events come faster than they are dealt with".to_owned()
+                }
                 End::Anew(reason) => {
                     self.session = None;
                     reason
@@ -178,6 +182,11 @@ impl Gateway {
             };
             let next = wait.unwrap_or_else(|| self.next_wait());
             self.pause(reason, next).await;
+            if full {
+                // Otherwise it would be full again at once, until the session is given up. Discord keeps
+                // what comes meanwhile.
+                let _ = self.events.reserve_many(QUEUE / 2).await;
+            }
         }
     }
 
@@ -222,6 +231,7 @@ impl Gateway {
             Err(reason) => return End::Unreachable(reason),
         };
         let (opened, before) = (Instant::now(), self.heard);
+        let seen = self.session.as_ref().map(|session| session.seq);
         let end = connection.serve(self.session.take(), before, &self.events).await;
         match connection.greeted {
             Some(_) if resumes => self.resumes += 1,
@@ -236,6 +246,10 @@ impl Gateway {
             }
         }
         self.session = connection.session.take();
+        // A part of what was missed is no failure: it goes on from there.
+        if resumes && self.session.as_ref().map(|session| session.seq) > seen {
+            self.resumes = 0;
+        }
         connection.close(&end).await;
         end
     }

@@ -363,8 +363,15 @@ fn ready(state: &mut State, connection: u64, intents: Option<u64>) -> String {
         state.guilds.iter().filter(|(_, guild)| guild.joined).map(|(id, _)| *id).collect();
     let stubs = joined.iter().map(|id| json!({ "id": id.to_string(), "unavailable": true }));
     let url = state.script.resume_url.as_ref().unwrap_or(&state.gateway_url);
+    let mut user = state.user_json(FakeDiscord::BOT);
+    // Of itself a bot is told more.
+    for (key, value) in
+        [("mfa_enabled", json!(true)), ("verified", json!(true)), ("email", Value::Null)]
+    {
+        user[key] = value;
+    }
     let data = json!({
-        "v": 10, "user": state.user_json(FakeDiscord::BOT), "session_id": id,
+        "v": 10, "user": user, "session_id": id,
         "resume_gateway_url": url, "guilds": stubs.collect::<Vec<_>>(),
         "application": { "id": FakeDiscord::BOT.to_string(), "flags": 1 << 18 },
         "shard": [0, 1], "session_type": "normal", "user_settings": {}, "relationships": [],

@@ -5,7 +5,7 @@
 use harness::discord::{Callback, Fault, Gate, Message, RateLimit, route};
 use harness::service::Place;
 use harness::world::World;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const COMMIT: &str = "commit strategy/plans/one.md: One change";
 
@@ -51,14 +51,6 @@ fn told_alone(callback: &Callback, words: &str) {
     assert!(text.contains(words), "{text}");
 }
 
-/// The outbox's lines about a nonce, each by its state, or `intent`.
-fn outbox(place: &Place, nonce: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(place.folder().join("outbox.jsonl")).expect("it is there");
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let about = lines.filter(|line| line["nonce"] == nonce);
-    about.map(|line| line["state"].as_str().unwrap_or("intent").to_owned()).collect()
-}
-
 #[test]
 fn the_requesters_yes_commits_the_plan_that_was_shown() {
     let (world, place) = place();
@@ -82,7 +74,7 @@ fn the_requesters_yes_commits_the_plan_that_was_shown() {
     let head = world.remote_head();
     assert_ne!(head, before);
     assert!(answers.iter().any(|text| text.contains(&head[..7])), "{answers:?}");
-    assert_eq!(outbox(&place, &format!("{asked}-q1")), ["intent", "confirmed"]);
+    assert_eq!(place.outbox(&format!("{asked}-q1")), ["intent", "confirmed"]);
     let record = place.record(asked);
     let said = record["deliveries"].as_array().expect("a list").iter();
     let kinds: Vec<_> = said.filter_map(|said| said["kind"].as_str()).collect();
@@ -165,7 +157,7 @@ fn a_press_after_a_restart_does_nothing_and_the_question_is_not_asked_again() {
     let gate = Gate::default();
     place.fake.fault(route("POST", "/channels/*/messages"), Fault::HoldResponse(gate.clone()));
     let (asked, open) = question(&place);
-    assert_eq!(outbox(&place, &format!("{asked}-q1")), ["intent"]);
+    assert_eq!(place.outbox(&format!("{asked}-q1")), ["intent"]);
     sage.strike();
     gate.open();
     let _sage = place.start_supervised();
@@ -174,7 +166,7 @@ fn a_press_after_a_restart_does_nothing_and_the_question_is_not_asked_again() {
     assert_eq!(world.clone_dir().head(), before);
     let nonce = format!("{asked}-q1");
     assert_eq!(place.fake.seen().with_nonce(&nonce), 1);
-    assert_eq!(outbox(&place, &nonce), ["intent", "refused"], "it is settled");
+    assert_eq!(place.outbox(&nonce), ["intent", "refused"], "it is settled");
     // Whoever asks again is asked again.
     let (again, open) = question(&place);
     assert_eq!(press(&place, &open, place.owner, "Commit").kind, 7);

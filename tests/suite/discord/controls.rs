@@ -7,13 +7,9 @@ use harness::world::World;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-const QUESTION: &str = "git status of strategy";
+use super::place;
 
-fn place() -> (World, Place) {
-    let world = World::builder().build();
-    let place = Place::new(world.base(), &world.socket());
-    (world, place)
-}
+const QUESTION: &str = "git status of strategy";
 
 /// A command's exit code and what it said.
 fn says(place: &Place, arguments: &[&str]) -> (Option<i32>, String) {
@@ -33,14 +29,6 @@ fn json_of(place: &Place, arguments: &[&str]) -> Value {
     let output = place.command(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}");
     serde_json::from_slice(&output.stdout).expect("JSON")
-}
-
-/// How many lines of the outbox are about a nonce.
-fn outbox(place: &Place, nonce: &str) -> Vec<String> {
-    let text = std::fs::read_to_string(place.folder().join("outbox.jsonl")).unwrap_or_default();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let about = lines.filter(|line| line["nonce"] == nonce);
-    about.map(|line| line["state"].as_str().unwrap_or("intent").to_owned()).collect()
 }
 
 #[test]
@@ -177,7 +165,7 @@ fn of_unknown_fate() -> (World, Place, u64) {
 fn a_start_that_cannot_settle_what_was_said_is_refused_and_a_later_one_settles_it() {
     let (_world, place, message) = of_unknown_fate();
     let nonce = format!("{message}-1");
-    assert_eq!(outbox(&place, &nonce), ["intent"]);
+    assert_eq!(place.outbox(&nonce), ["intent"]);
     assert_eq!(json_of(&place, &["status", "--json"])["unsettled"], 1);
     let readies = place.fake.seen().gateway.readies;
     place.fake.faults(10, route("POST", "/channels/*/messages"), Fault::Close);
@@ -187,11 +175,11 @@ fn a_start_that_cannot_settle_what_was_said_is_refused_and_a_later_one_settles_i
     assert!(place.log().contains("may or may not have arrived"), "{}", place.log());
     assert!(place.log().contains("start again"), "{}", place.log());
     assert_eq!(place.fake.seen().gateway.readies, readies, "nothing new was let in");
-    assert_eq!(outbox(&place, &nonce), ["intent", "unknown"]);
+    assert_eq!(place.outbox(&nonce), ["intent", "unknown"]);
 
     place.fake.no_faults();
     let _sage = place.start_supervised();
-    assert_eq!(outbox(&place, &nonce), ["intent", "unknown", "confirmed"]);
+    assert_eq!(place.outbox(&nonce), ["intent", "unknown", "confirmed"]);
     assert_eq!(place.fake.seen().with_nonce(&nonce), 1, "it is there once");
     assert_eq!(json_of(&place, &["status", "--json"])["unsettled"], 0);
     let next = place.say(QUESTION);
@@ -208,7 +196,7 @@ fn a_start_that_waits_for_discord_ends_when_it_is_told_to() {
     assert_eq!(sage.ended(), Some(0), "{}", place.log());
     place.fake.accept_rest().expect("the port is ours");
     let _sage = place.start_supervised();
-    assert_eq!(outbox(&place, &format!("{message}-1")), ["intent", "confirmed"]);
+    assert_eq!(place.outbox(&format!("{message}-1")), ["intent", "confirmed"]);
     assert_eq!(place.fake.seen().with_nonce(&format!("{message}-1")), 1);
 }
 

@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
-use harness::discord::{Command, OnConnect, OnResume};
+use harness::discord::{Channel, Command, Fault, Gate, OnConnect, OnResume, route};
+use harness::model::{ModelServer, Reply};
 use harness::service::Place;
-use harness::world::World;
 use serde_json::json;
 
-use super::{alone, counted, each, logged};
+use super::{alone, counted, each, logged, place};
 
 const QUESTION: &str = "git status of strategy";
-
-fn place() -> (World, Place) {
-    let world = World::builder().build();
-    let place = Place::new(world.base(), &world.socket());
-    (world, place)
-}
 
 #[test]
 fn after_these_codes_the_session_is_resumed() {
@@ -254,8 +248,7 @@ fn when_the_session_is_gone_the_log_says_for_how_long_nobody_listened() {
 
 #[test]
 fn an_engine_that_is_busy_keeps_no_heartbeat_back() {
-    use harness::model::{ModelServer, Reply};
-    let (_folder, mut place) = alone();
+    let (_world, mut place) = place();
     let model = ModelServer::start([Reply::silent()]);
     place.change(|binding| {
         binding["engine"] =
@@ -274,31 +267,52 @@ fn an_engine_that_is_busy_keeps_no_heartbeat_back() {
     assert!(!place.folder().join(format!("turns/{message}.json")).exists(), "it still thinks");
 }
 
-#[test]
-fn a_look_up_that_hangs_keeps_no_heartbeat_back_and_no_message_is_lost() {
-    use harness::discord::{Channel, Fault, Gate, route};
-    let (_world, place) = place();
-    let stranger = place.fake.user("Stranger");
-    place.fake.gateway(|script| script.heartbeat_interval = Duration::from_millis(200));
-    let _sage = place.start();
-    // A thread that the gateway has not told of.
+/// A message in a thread that the gateway has not told of, whose look-up waits at this gate.
+fn asked_in_a_thread(place: &Place, gate: &Gate) -> u64 {
     let parent = Some(place.channel);
     let thread =
         Channel { kind: 11, guild: Some(place.guild), parent, hidden: true, ..Channel::default() };
     let thread = place.fake.add(thread);
     place.fake.change_channel(thread, |channel| channel.hidden = false);
-    let gate = Gate::default();
     place.fake.fault(route("GET", "/channels/*"), Fault::HoldRequest(gate.clone()));
     let asked = place.fake.post(thread, place.owner, QUESTION);
-    place
-        .fake
-        .wait("the thread is looked up", |seen| !seen.requests_to("GET", "/channels/*").is_empty());
+    place.fake.wait("it is looked up", |seen| !seen.requests_to("GET", "/channels/*").is_empty());
+    asked
+}
+
+#[test]
+fn a_look_up_that_hangs_keeps_no_heartbeat_and_no_answer_to_a_press_back() {
+    let (_world, place) = place();
+    place.fake.gateway(|script| script.heartbeat_interval = Duration::from_millis(200));
+    let _sage = place.start();
+    let gate = Gate::default();
+    let asked = asked_in_a_thread(&place, &gate);
     let beats = place.fake.seen().gateway.heartbeats;
+    let message = place.say(QUESTION);
+    let press = place.fake.press(message, place.owner, "sage:1-q1:yes");
+    place.fake.wait("the press is answered", |seen| {
+        seen.callbacks.iter().any(|callback| callback.interaction == press)
+    });
+    counted(&place, "it beats on", |gateway| gateway.heartbeats >= beats + 5);
+    gate.open();
+    for message in [asked, message] {
+        assert_eq!(place.answers(message).len(), 1);
+    }
+    assert_eq!(place.fake.seen().gateway.connections, 1);
+}
+
+#[test]
+fn a_flood_during_a_look_up_that_hangs_costs_the_connection_and_no_message() {
+    let (_world, place) = place();
+    let stranger = place.fake.user("Stranger");
+    let _sage = place.start();
+    let gate = Gate::default();
+    let asked = asked_in_a_thread(&place, &gate);
     for _ in 0..1500 {
         place.fake.post(place.channel, stranger, "Hello?");
     }
     let message = place.say(QUESTION);
-    counted(&place, "it beats on", |gateway| gateway.heartbeats >= beats + 10);
+    counted(&place, "the connection is dropped", |gateway| gateway.open == 0);
     gate.open();
     for message in [asked, message] {
         assert_eq!(place.answers(message).len(), 1);

@@ -4,15 +4,10 @@ use std::time::Duration;
 
 use harness::discord::{Command, Fault, OnIdentify, OnResume, RateLimit, route};
 use harness::service::Place;
-use harness::world::World;
+
+use super::place;
 
 const QUESTION: &str = "git status of strategy";
-
-fn place() -> (World, Place) {
-    let world = World::builder().build();
-    let place = Place::new(world.base(), &world.socket());
-    (world, place)
-}
 
 fn answered(place: &Place) {
     let message = place.say(QUESTION);

@@ -133,15 +133,16 @@ fn over_tls_the_gateway_is_the_one_that_rest_names_and_a_used_up_day_is_waited_f
     });
     let _sage = place.launch(&["run"]);
     logged(&place, "no new session begin", 1);
+    place.fake.gateway(|script| script.remaining_identifies = 1000);
     let seen = counted(&place, "it is ready", |gateway| gateway.readies == 1);
     assert_eq!(seen.gateway.identifies, 1);
     let asked = seen.requests_to("GET", "/gateway/bot")[0].at;
     let connected = seen.handshakes[0].at;
     assert!(connected >= asked + 4000, "not before the limit's time: {asked} {connected}");
+    let names = seen.requests_to("GET", "/gateway/bot").len();
     place.fake.command(&Command::Reconnect);
-    counted(&place, "it resumes", |gateway| gateway.resumed == 1);
-    let seen = place.fake.seen();
-    assert_eq!(seen.requests_to("GET", "/gateway/bot").len(), 1, "a resume needs no new name");
+    let seen = counted(&place, "it resumes", |gateway| gateway.resumed == 1);
+    assert_eq!(seen.requests_to("GET", "/gateway/bot").len(), names, "a resume needs no new name");
 }
 
 #[test]

@@ -4,19 +4,12 @@ use std::time::Duration;
 
 use harness::discord::{Fault, Gate, RateLimit, route};
 use harness::model::{ModelServer, Reply};
-use harness::service::Place;
-use harness::world::World;
+use harness::service::{Place, until};
 use serde_json::json;
 
-use super::{alone, logged};
+use super::{logged, place};
 
 const QUESTION: &str = "git status of strategy";
-
-fn place() -> (World, Place) {
-    let world = World::builder().build();
-    let place = Place::new(world.base(), &world.socket());
-    (world, place)
-}
 
 fn messages() -> impl Fn(&harness::discord::Request) -> bool + Send {
     route("POST", "/channels/*/messages")
@@ -129,7 +122,9 @@ fn an_answer_that_comes_too_late_is_asked_for_again_and_its_message_is_there_onc
     let sent = seen.requests_to("POST", "/channels/*/messages");
     assert_eq!(sent[0].body, sent[1].body, "the same nonce and the same text");
     assert_eq!(seen.with_nonce(&format!("{message}-1")), 1);
-    assert_eq!(place.record(message)["deliveries"][0]["state"], "confirmed");
+    let nonce = format!("{message}-1");
+    until("it is settled", || place.outbox(&nonce).len() == 2);
+    assert_eq!(place.outbox(&nonce), ["intent", "confirmed"]);
 }
 
 #[test]
@@ -146,7 +141,7 @@ fn a_rest_that_refuses_connections_is_tried_again() {
 
 #[test]
 fn a_long_turn_shows_again_and_again_that_it_writes() {
-    let (_folder, mut place) = alone();
+    let (_world, mut place) = place();
     let model = ModelServer::start([Reply::silent()]);
     place.change(|binding| {
         binding["engine"] =

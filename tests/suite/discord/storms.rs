@@ -102,6 +102,12 @@ impl Client {
     /// From one end to the next connection.
     async fn step(&mut self) {
         let next = self.down().await;
+        // Whoever waits for the next try holds no connection any more.
+        let limit = Instant::now() + Duration::from_secs(60);
+        while self.fake.seen().gateway.open > 0 {
+            assert!(Instant::now() < limit, "the connection stays open");
+            real_while().await;
+        }
         self.advance(next + Duration::from_millis(1)).await;
         // Before an IDENTIFY up to five seconds more are waited. It is less than anything takes that is
         // given up for its length.

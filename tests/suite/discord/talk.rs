@@ -9,13 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-const QUESTION: &str = "git status of strategy";
+use super::place;
 
-fn place() -> (World, Place) {
-    let world = World::builder().build();
-    let place = Place::new(world.base(), &world.socket());
-    (world, place)
-}
+const QUESTION: &str = "git status of strategy";
 
 /// A place whose answers are a model's.
 fn scripted(replies: &[&str]) -> (World, Place, ModelServer) {

@@ -31,6 +31,8 @@ const MAX_FRAME: usize = 16 << 20;
 pub(super) enum End {
     /// It can be resumed.
     Resume(String),
+    /// It can be resumed, once there is room for its events.
+    Full,
     /// It is over.
     Anew(String),
     /// No connection came about at this address, or nobody there who could be told of the session.
@@ -282,7 +284,7 @@ impl<'a> Connection<'a> {
             Ok(()) => {}
             // It is not counted as received, so that it comes again.
             Err(mpsc::error::TrySendError::Full(_)) => {
-                return Err(End::Resume("events come faster than they are dealt with".to_owned()));
+                return Err(End::Full);
             }
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(End::NobodyListens),
         }
@@ -300,7 +302,9 @@ impl<'a> Connection<'a> {
     pub(super) async fn close(mut self, end: &End) {
         let code = match end {
             End::NobodyListens | End::Anew(_) | End::Fatal { .. } => CloseCode::Normal,
-            End::Resume(_) | End::Unreachable(_) | End::Later(..) => CloseCode::Library(4900),
+            End::Resume(_) | End::Full | End::Unreachable(_) | End::Later(..) => {
+                CloseCode::Library(4900)
+            }
         };
         let frame = CloseFrame { code, reason: "".into() };
         // Whoever is not there any more need not be told.
