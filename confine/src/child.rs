@@ -45,6 +45,9 @@ pub struct ChildLimits {
     /// How long it may take, until it and all that it started is killed. A child that is started and
     /// not run to its end ([`super::launcher::Launcher::start`]) lives as long as its owner lets it.
     pub wall: Duration,
+    /// When it is cancelled or too late, how long it has to end by itself after a SIGTERM; zero for a
+    /// child that is killed at once.
+    pub grace: Duration,
     /// Processor time, in seconds; `u64::MAX` for no bound.
     pub cpu_seconds: u64,
     /// Address space, in bytes; `None` leaves it as it is.

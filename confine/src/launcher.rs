@@ -79,13 +79,16 @@ impl Launcher {
         let mut input = self.frame(spec, &nonce, None).encode()?;
         input.extend_from_slice(&spec.stdin);
         let mut pump = Pump::new(&mut group.leader, input, spec.max_stdout, spec.max_stderr)?;
-        let end = pump.run(&group.pidfd, cancel, deadline)?;
-        let status = group.kill_and_reap()?;
-        match end {
-            End::Cancelled => return Err(LaunchError::Cancelled),
-            End::TimedOut => return Err(LaunchError::TimedOut { after: spec.limits.wall }),
-            End::Exited => {}
+        let cut_short = match pump.run(&group.pidfd, cancel, deadline)? {
+            End::Cancelled => Some(LaunchError::Cancelled),
+            End::TimedOut => Some(LaunchError::TimedOut { after: spec.limits.wall }),
+            End::Exited => None,
+        };
+        if let Some(error) = cut_short {
+            group.cut_short(spec.limits.grace);
+            return Err(error);
         }
+        let status = group.kill_and_reap()?;
         // All writers are gone now, so what is left in the pipes is all there is.
         let (stdout, stderr) = pump.finish()?;
         if status.code() == Some(i32::from(SETUP_FAILED)) {
@@ -243,6 +246,25 @@ impl Group {
                 Err(LaunchError::Spawn(error.into()))
             }
         }
+    }
+
+    /// Asks the group to end, where it has time for that, and kills what is left of it then.
+    fn cut_short(&mut self, grace: Duration) {
+        let until = Instant::now() + grace;
+        if !grace.is_zero() {
+            let _ = kill_process_group(self.pid, Signal::TERM);
+        }
+        while Instant::now() < until {
+            match waitpgid(self.pid, WaitOptions::NOHANG) {
+                Ok(Some(_)) => {}
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                // Nobody is left, so that the number may soon be somebody else's.
+                Err(_) => return self.reaped = true,
+            }
+        }
+        let _ = kill_process_group(self.pid, Signal::KILL);
+        while let Ok(Some(_)) = waitpgid(self.pid, WaitOptions::empty()) {}
+        self.reaped = true;
     }
 
     /// Kills whatever is left of the group, and waits until it is gone.

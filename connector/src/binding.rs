@@ -7,18 +7,16 @@
 
 mod discord;
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
 use policy::strict::{self, Problem};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::engine::config::EngineConfig;
+use crate::private_file::{self, Kind, PrivateFileError};
 
 pub use discord::{Discord, Token, TokenRef};
 
@@ -104,34 +102,9 @@ impl Limits {
 /// Why a binding is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BindingError {
-    /// The file cannot be read.
-    #[error("cannot read the binding {path}: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file is not a private regular file of ours.
-    #[error("{what} {path} {problem}; {fix}")]
-    NotPrivate {
-        /// What kind of file it is.
-        what: &'static str,
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        problem: String,
-        /// What to do.
-        fix: String,
-    },
-    /// The bot's token cannot be used.
-    #[error("the token {path} {problem}")]
-    Token {
-        /// The file or credential.
-        path: String,
-        /// What is wrong and what to do.
-        problem: String,
-    },
+    /// The binding or the token is not a private regular file of ours.
+    #[error(transparent)]
+    File(#[from] PrivateFileError),
     /// A key is unknown, missing, or of the wrong type or value.
     #[error("the binding {path} is not valid at `{key}`: {reason}")]
     Invalid {
@@ -150,18 +123,12 @@ impl Binding {
     /// # Errors
     /// See [`BindingError`]; nothing was opened but the file itself.
     pub fn load(path: &Path) -> Result<Self, BindingError> {
-        let shown = path.display().to_string();
-        let read = |source| BindingError::Read { path: shown.clone(), source };
-        // Without O_NONBLOCK a FIFO in the file's place would hang the start.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlag::O_NONBLOCK.bits())
-            .open(path)
-            .map_err(read)?;
-        check_private(&file, "the binding", &shown)?;
+        let file = private_file::open(path, Kind::Binding)?;
         let mut text = String::new();
-        file.take(MAX_BYTES).read_to_string(&mut text).map_err(read)?;
-        Self::parse(&text, &shown)
+        file.take(MAX_BYTES).read_to_string(&mut text).map_err(|error| {
+            PrivateFileError::new(Kind::Binding, path, format!("cannot be read: {error}"))
+        })?;
+        Self::parse(&text, &path.display().to_string())
     }
 
     /// The folder of this binding's data.
@@ -222,23 +189,6 @@ impl Binding {
             .or_else(|| self.engine.first_problem().map(|(key, why)| (key.to_owned(), why)))
             .or_else(|| self.discord.as_ref().and_then(Discord::first_problem))
     }
-}
-
-fn check_private(file: &File, what: &'static str, path: &str) -> Result<(), BindingError> {
-    let meta =
-        file.metadata().map_err(|source| BindingError::Read { path: path.to_owned(), source })?;
-    let mode = meta.mode() & 0o7777;
-    let owner = nix::unistd::geteuid().as_raw();
-    let (problem, fix) = if !meta.is_file() {
-        ("is not a regular file".to_owned(), "name the file itself".to_owned())
-    } else if mode != 0o600 {
-        (format!("has mode {mode:04o}"), format!("run: chmod 600 {path}"))
-    } else if meta.uid() != owner {
-        (format!("belongs to user {}", meta.uid()), format!("run: chown {owner} {path}"))
-    } else {
-        return Ok(());
-    };
-    Err(BindingError::NotPrivate { what, path: path.to_owned(), problem, fix })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
+use protocol::service::Stopped;
 use serde_json::{Value, json};
 
 use crate::binding::{Binding, Discord, Token};
@@ -103,6 +104,27 @@ fn brake(binding: &Binding) -> Fact {
     }
 }
 
+/// How the executor stands, as seen from here.
+#[derive(Debug)]
+pub(crate) enum Reach {
+    /// It answers.
+    Answers,
+    /// It answers, and an operator's stop stands.
+    Stopped(Stopped),
+    /// It does not, and why.
+    Away(String),
+}
+
+/// Asks the executor how it stands, for not too long.
+pub(crate) async fn reach(binding: &Binding) -> Reach {
+    let mut tools = Tools::new(binding.executor.socket.clone());
+    match tokio::time::timeout(Duration::from_secs(5), tools.describe()).await {
+        Ok(Ok(description)) => description.stopped.map_or(Reach::Answers, Reach::Stopped),
+        Ok(Err(error)) => Reach::Away(error.to_string()),
+        Err(_) => Reach::Away("it does not answer".to_owned()),
+    }
+}
+
 async fn executor(binding: &Binding) -> Vec<Fact> {
     let socket = binding.executor.socket.display().to_string();
     let described = Tools::new(binding.executor.socket.clone()).describe().await;
@@ -121,6 +143,12 @@ async fn executor(binding: &Binding) -> Vec<Fact> {
                  configuration, or correct the name in the binding",
             ));
         }
+    }
+    if let Some(stop) = &described.stopped {
+        facts.push(fails(
+            "the executor is stopped: it only reads",
+            format!("{} did so at {}; `sage-executor resume` lifts it", stop.by, stop.since),
+        ));
     }
     if !described.degraded.is_empty() {
         let missing = described.degraded.join("; ");

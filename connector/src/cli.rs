@@ -1,7 +1,7 @@
 //! The commands, and what their exit codes mean: 0 done, 1 failed, 2 called wrongly or a bad binding,
 //! 3 the brake is on or somebody holds the binding (a supervisor must not try again).
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::metrics;
 use crate::owner::OwnerError;
-use crate::terminal::{self, Console};
+use crate::terminal::{self, Console, Input};
 use crate::tools::Tools;
 use crate::turn::Seat;
 
@@ -39,8 +39,10 @@ struct Cli {
 enum Command {
     /// Talk to Sage in this terminal.
     ///
-    /// A message is one line; a line that ends in a backslash goes on in the next one. Ctrl-C stops
-    /// what is going on, Ctrl-D ends.
+    /// Enter sends. Alt-Enter, or a backslash before Enter, begins another line of the same message;
+    /// a text that is pasted stays one message. Up and Down call up what was said before, Ctrl-R looks
+    /// for it; a message that begins with a space is not remembered. Ctrl-C stops what is going on, or
+    /// clears the line; Ctrl-D ends. From a pipe or a file each line is a message, and no line is edited.
     Chat(BindingArg),
     /// Serve the binding in Discord, until SIGTERM. SIGHUP reads limits, channels and users anew.
     Run {
@@ -144,13 +146,12 @@ pub fn run() -> ExitCode {
         return confine::launcher::role_main();
     }
     let cli = Cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env()
-                .unwrap_or_else(|_| "connector=info,warn".into()),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    // What is said of calls is for services: a person in a terminal sees the answer.
+    let default = match cli.command {
+        Command::Run { .. } => "connector=info,warn",
+        _ => "warn",
+    };
+    logs::begin("RUST_LOG", default);
     match dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
@@ -209,7 +210,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let text = if prometheus {
                 metrics::prometheus(&binding.folder())?
             } else {
-                control::status(&binding.folder(), &binding.limits, now, json)?
+                let executor = runtime()?.block_on(check::reach(&binding));
+                control::status(&binding.folder(), &binding.limits, now, &executor, json)?
             };
             print(&text)?;
         }
@@ -256,13 +258,9 @@ async fn chat(path: &Path) -> Result<()> {
     let binding = Binding::load(path)?;
     let mut seat = take_seat(&binding)?;
     confinement::confine(path, &binding, &seat.engine, false)?;
-    let shown = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let mut console = Console::new(
-        terminal::lines_of(std::io::BufReader::new(std::io::stdin())),
-        terminal::interrupts().context("cannot take over the signals")?,
-        std::io::stdout(),
-        shown.then_some("> "),
-    );
+    let interrupts = terminal::interrupts().context("cannot take over the signals")?;
+    let input = Input::standard(&binding.folder()).context("cannot use the terminal")?;
+    let mut console = Console::new(input, interrupts, std::io::stdout());
     terminal::chat(&mut seat, &binding.terminal.requester, &mut console).await?;
     Ok(())
 }

@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::binding::Limits;
+use crate::check::Reach;
 use crate::journal::{self, DropReason, TURNS, Trace, read_record};
 use crate::message::MessageId;
 use crate::metrics::Counters;
 use crate::owner::{self, Standing};
-use crate::render::printable;
+use crate::render::{one_line, printable};
 
 /// Puts the brake on and tells what that means now.
 pub(crate) fn stop(folder: &Path) -> Result<String> {
@@ -41,6 +42,7 @@ pub(crate) fn status(
     folder: &Path,
     limits: &Limits,
     now: Timestamp,
+    executor: &Reach,
     as_json: bool,
 ) -> Result<String> {
     let stopped = owner::is_stopped(folder);
@@ -63,6 +65,11 @@ pub(crate) fn status(
             "turnsToday": today,
             "turnsPerDay": limits.turns_per_day,
             "unsettled": open,
+            "executor": match executor {
+                Reach::Answers => "answers",
+                Reach::Stopped(_) => "stopped",
+                Reach::Away(_) => "away",
+            },
             "counters": Counters::read(folder)?.json(),
         });
         return Ok(format!("{value}\n"));
@@ -75,6 +82,15 @@ pub(crate) fn status(
     let brake =
         if stopped { format!("on; release: rm {}", gate.display()) } else { "off".to_owned() };
     let _ = writeln!(text, "brake      {brake}");
+    let executor = match executor {
+        Reach::Answers => "answers".to_owned(),
+        Reach::Stopped(stop) => format!(
+            "stopped by {} at {}; it only reads; to lift it, run: sage-executor resume",
+            stop.by, stop.since
+        ),
+        Reach::Away(why) => format!("cannot be asked: {why}"),
+    };
+    let _ = writeln!(text, "executor   {}", one_line(&executor));
     let _ = writeln!(text, "turns      {today} of {} today, by UTC", limits.turns_per_day);
     let _ = writeln!(text, "unsettled  {open} messages that may or may not have arrived");
     Ok(text)
@@ -133,6 +149,7 @@ mod tests {
 
     use super::{status, stop, unlock, why};
     use crate::binding::Limits;
+    use crate::check::Reach;
     use crate::clock::{Clock as _, SystemClock};
     use crate::journal::{DropReason, Journal};
     use crate::lock::Lock;
@@ -161,12 +178,16 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join("sage");
         drop(Lock::take(&folder).expect("free"));
-        let look = || status(&folder, &Limits::default(), SystemClock.now(), false).expect("read");
+        let look = || {
+            status(&folder, &Limits::default(), SystemClock.now(), &Reach::Answers, false)
+                .expect("read")
+        };
         assert!(look().contains("not running") && look().contains("off"), "{}", look());
         assert!(stop(&folder).expect("stopped").contains("rm "));
         assert!(look().contains("on; release: rm "), "{}", look());
         assert!(unlock(&folder).expect("nothing is held").contains("rm "));
-        let json = status(&folder, &Limits::default(), SystemClock.now(), true).expect("read");
+        let json = status(&folder, &Limits::default(), SystemClock.now(), &Reach::Answers, true)
+            .expect("read");
         let json: Value = serde_json::from_str(&json).expect("json");
         assert_eq!((&json["stopped"], &json["turnsToday"]), (&Value::Bool(true), &Value::from(0)));
     }

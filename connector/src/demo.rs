@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use crate::binding::Binding;
 use crate::cli::take_seat;
 use crate::render::printable;
-use crate::terminal::{self, Console, Interrupt};
+use crate::terminal::{self, Console, Input, Interrupt};
 use daemon::Daemon;
 use script::Played;
 use world::World;
@@ -100,11 +100,11 @@ async fn talk(
     let binding = Binding::load(&world.binding())?;
     let mut seat = take_seat(&binding)?;
     if scripted {
-        let mut console = Console::new(mpsc::channel(1).1, interrupts, out, None);
+        let mut console = Console::new(Input::Lines(mpsc::channel(1).1), interrupts, out);
         return script::play(&mut seat, &binding, &mut console).await;
     }
-    let lines = terminal::lines_of(io::BufReader::new(io::stdin()));
-    let mut console = Console::new(lines, interrupts, out, Some("> "));
+    let input = Input::standard(&binding.folder()).context("cannot use the terminal")?;
+    let mut console = Console::new(input, interrupts, out);
     terminal::chat(&mut seat, &binding.terminal.requester, &mut console).await?;
     Ok(Played::default())
 }

@@ -9,6 +9,7 @@ use protocol::explain::Explanation;
 use protocol::refusal::{Fault, Outcome};
 use protocol::reply::{GitAccess, RootInfo};
 use protocol::service::{Description, Executor, Request};
+use protocol::status::{Counters, Status};
 use protocol::tool::{ToolCall, ToolName};
 use protocol::wire::{PROTOCOL_VERSION, Welcome, greet_client, server_transport};
 use tarpc::context::Context;
@@ -137,6 +138,16 @@ impl Executor for Connection {
 
     async fn explain(self, _: Context, _: Request) -> Result<Explanation, Fault> {
         Err(Fault::new("no test of the connector asks for an explanation"))
+    }
+
+    async fn status(self, _: Context) -> Status {
+        Status {
+            version: String::new(),
+            started: String::new(),
+            stopped: None,
+            degraded: Vec::new(),
+            counters: Counters::default(),
+        }
     }
 
     async fn call(self, _: Context, request: Request) -> Outcome {

@@ -34,7 +34,7 @@ pub mod discord;
 
 pub mod binding;
 
-pub mod key_file;
+pub mod private_file;
 
 pub mod lock;
 

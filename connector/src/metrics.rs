@@ -5,20 +5,17 @@
 //! while nobody asks. They hold no name and no text.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use protocol::metrics::{Durations, Page};
 use serde_json::{Value, json};
 
 use crate::journal::{TURNS, read_record, stored};
 use crate::record::CallResult;
-
-/// The upper ends of the buckets of latencies, in milliseconds.
-const BUCKETS: [u64; 8] = [100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
 
 /// What became of the connection, one line each.
 const CONNECTIONS: &str = "connections.jsonl";
@@ -30,9 +27,7 @@ pub(crate) struct Counters {
     refusals: BTreeMap<String, u64>,
     calls: u64,
     commits: u64,
-    latencies: [u64; BUCKETS.len()],
-    latency_sum_ms: u64,
-    latency_count: u64,
+    latencies: Durations,
     connections: BTreeMap<String, u64>,
 }
 
@@ -47,11 +42,7 @@ impl Counters {
             let Ok(record) = read_record(&turns, &one.id) else { continue };
             *counters.turns.entry(record.outcome.as_str()).or_default() += 1;
             if let Some(latency) = record.latency_ms {
-                counters.latency_sum_ms += latency;
-                counters.latency_count += 1;
-                for (bucket, end) in counters.latencies.iter_mut().zip(BUCKETS) {
-                    *bucket += u64::from(latency <= end);
-                }
+                counters.latencies.add(latency);
             }
             for call in record.calls {
                 counters.calls += 1;
@@ -72,7 +63,7 @@ impl Counters {
             "calls": self.calls,
             "commits": self.commits,
             "refusals": self.refusals,
-            "latencyMs": {"count": self.latency_count, "sum": self.latency_sum_ms},
+            "latencyMs": {"count": self.latencies.count, "sum": self.latencies.sum_ms},
             "connections": self.connections,
         })
     }
@@ -81,38 +72,19 @@ impl Counters {
 /// In the text form of Prometheus.
 pub(crate) fn prometheus(folder: &Path) -> Result<String> {
     let counters = Counters::read(folder)?;
-    let mut text = String::new();
-    let mut counted = |name: &str, help: &str, label: &str, counts: &[(String, u64)]| {
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} counter");
-        for (value, count) in counts {
-            if label.is_empty() {
-                let _ = writeln!(text, "{name} {count}");
-            } else {
-                let _ = writeln!(text, "{name}{{{label}=\"{value}\"}} {count}");
-            }
-        }
-    };
-    let owned = |counts: &BTreeMap<&'static str, u64>| -> Vec<(String, u64)> {
-        counts.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect()
-    };
-    let pairs = |counts: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
-        counts.iter().map(|(key, count)| (key.clone(), *count)).collect()
-    };
-    counted("sage_turns_total", "Turns by how they ended.", "outcome", &owned(&counters.turns));
-    counted("sage_calls_total", "Tool calls.", "", &[(String::new(), counters.calls)]);
-    counted("sage_commits_total", "Commits.", "", &[(String::new(), counters.commits)]);
-    counted("sage_refusals_total", "Refused calls by rule.", "code", &pairs(&counters.refusals));
+    let mut page = Page::default();
+    let turns = counters.turns.into_iter();
+    page.counter("sage_turns_total", "Turns by how they ended.", "outcome", turns);
+    page.total("sage_calls_total", "Tool calls.", counters.calls);
+    page.total("sage_commits_total", "Commits.", counters.commits);
+    let refusals = counters.refusals.into_iter();
+    page.counter("sage_refusals_total", "Refused calls by rule.", "code", refusals);
     let name = "sage_gateway_events_total";
-    counted(name, "What became of the connection.", "event", &pairs(&counters.connections));
+    let connections = counters.connections.into_iter();
+    page.counter(name, "What became of the connection.", "event", connections);
     let name = "sage_turn_duration_milliseconds";
-    let _ = writeln!(text, "# HELP {name} From acceptance to the answer.\n# TYPE {name} histogram");
-    for (count, end) in counters.latencies.iter().zip(BUCKETS) {
-        let _ = writeln!(text, "{name}_bucket{{le=\"{end}\"}} {count}");
-    }
-    let _ = writeln!(text, "{name}_bucket{{le=\"+Inf\"}} {}", counters.latency_count);
-    let _ = writeln!(text, "{name}_sum {}", counters.latency_sum_ms);
-    let _ = writeln!(text, "{name}_count {}", counters.latency_count);
-    Ok(text)
+    page.durations(name, "From acceptance to the answer.", &counters.latencies);
+    Ok(page.text())
 }
 
 fn connections(folder: &Path) -> io::Result<BTreeMap<String, u64>> {

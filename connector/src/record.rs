@@ -200,6 +200,20 @@ pub enum CallResult {
     Abandoned,
 }
 
+impl CallResult {
+    /// As a record spells it.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Reply => "reply",
+            Self::Refusal { .. } => "refusal",
+            Self::Fault { .. } => "fault",
+            Self::Lost { .. } => "lost",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
 /// What a call brought in from the web: where from and how much, never the text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

@@ -1,13 +1,18 @@
 //! The terminal as a transport: `sage-connector chat`.
 //!
-//! A message is one line; a line that ends in a backslash goes on in the next one. Ctrl-C stops the
-//! turn and not the program; Ctrl-D ends. Whoever can open the binding is the person it names, so
+//! A message is one line; a line that ends in a backslash goes on in the next one. At a terminal lines
+//! are edited and remembered ([`editor`]); from a pipe or a file they are read as they are. Ctrl-C stops
+//! the turn and not the program; Ctrl-D ends. Whoever can open the binding is the person it names, so
 //! there is nobody else to authorise here.
 //!
 //! Everything that is printed has its control characters escaped, whoever wrote it.
 
+pub mod editor;
+
 use std::future::pending;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal as _, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use protocol::reply::Plan;
 use protocol::turn::Origin;
@@ -23,6 +28,7 @@ use crate::message::{Incoming, MessageId};
 use crate::record::TurnOutcome;
 use crate::render::{self, printable};
 use crate::turn::{self, Ended, Seat};
+use editor::Editor;
 
 /// What a person at the keyboard can do beside writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,20 +41,67 @@ pub enum Interrupt {
 
 /// The two ends of a terminal, and what comes between.
 pub struct Console<W> {
-    /// Lines as they are typed, without their ends. Closed at the end of the input.
-    pub lines: mpsc::Receiver<String>,
+    /// Where messages come from.
+    pub input: Input,
     /// Interrupts as they come.
     pub interrupts: mpsc::Receiver<Interrupt>,
     /// Where answers go.
     pub out: W,
-    /// What invites to write; absent when nobody sees it.
-    pub prompt: Option<&'static str>,
     /// Whether the program is to end.
     ending: bool,
 }
 
-/// Lines of an input, read on a thread of its own, because a read from a terminal cannot be called
-/// off. The thread ends with the input or with the program.
+/// Where messages come from.
+#[derive(Debug)]
+pub enum Input {
+    /// Lines as they were written, without their ends. Closed at the end of the input.
+    Lines(mpsc::Receiver<String>),
+    /// A person, who is invited and asked.
+    Person(Editor),
+}
+
+impl Input {
+    /// Standard input: a person where it and standard output are a terminal, who is reminded of what
+    /// was said in this folder.
+    ///
+    /// # Errors
+    /// When the terminal cannot be used.
+    pub fn standard(folder: &Path) -> io::Result<Self> {
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
+            return Editor::new(folder).map(Self::Person);
+        }
+        Ok(Self::Lines(lines_of(io::BufReader::new(io::stdin()))))
+    }
+
+    /// The next message; nothing at the end.
+    async fn message(&mut self) -> Option<String> {
+        let lines = match self {
+            Self::Person(editor) => return editor.message().await,
+            Self::Lines(lines) => lines,
+        };
+        let mut message = lines.recv().await?;
+        while message.ends_with('\\') {
+            message.pop();
+            message.push('\n');
+            match lines.recv().await {
+                Some(line) => message.push_str(&line),
+                None => break,
+            }
+        }
+        Some(message)
+    }
+
+    /// A word, in answer to a question that was shown.
+    async fn word(&mut self) -> io::Result<String> {
+        match self {
+            Self::Person(editor) => editor.word().await,
+            Self::Lines(lines) => Ok(lines.recv().await.unwrap_or_default()),
+        }
+    }
+}
+
+/// Lines of an input, read on a thread of its own, because a read cannot be called off. The thread ends
+/// with the input or with the program.
 pub fn lines_of(input: impl BufRead + Send + 'static) -> mpsc::Receiver<String> {
     let (send, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
@@ -89,62 +142,24 @@ pub fn interrupts() -> io::Result<mpsc::Receiver<Interrupt>> {
 
 impl<W: Write + Send> Console<W> {
     /// A terminal.
-    pub fn new(
-        lines: mpsc::Receiver<String>,
-        interrupts: mpsc::Receiver<Interrupt>,
-        out: W,
-        prompt: Option<&'static str>,
-    ) -> Self {
-        Self { lines, interrupts, out, prompt, ending: false }
+    pub fn new(input: Input, interrupts: mpsc::Receiver<Interrupt>, out: W) -> Self {
+        Self { input, interrupts, out, ending: false }
     }
 
-    /// The next message; `None` at the end.
-    async fn next_message(&mut self) -> io::Result<Option<String>> {
-        let mut message = String::new();
-        let mut begun = false;
+    /// The next message; nothing at the end. Ctrl-C stops nothing here: nothing goes on.
+    async fn next_message(&mut self) -> Option<String> {
+        let message = self.input.message();
+        tokio::pin!(message);
         loop {
-            self.invite(begun)?;
-            let line = tokio::select! {
+            tokio::select! {
                 biased;
                 what = next(&mut self.interrupts) => match what {
-                    Interrupt::Program => return Ok(None),
-                    Interrupt::Turn => {
-                        self.note("(Ctrl-D ends)")?;
-                        (message, begun) = (String::new(), false);
-                        continue;
-                    }
+                    Interrupt::Program => return None,
+                    Interrupt::Turn => {}
                 },
-                line = self.lines.recv() => line,
-            };
-            let Some(line) = line else {
-                self.note("")?;
-                return Ok(begun.then_some(message));
-            };
-            match line.strip_suffix('\\') {
-                Some(part) => {
-                    message.push_str(part);
-                    message.push('\n');
-                    begun = true;
-                }
-                None => return Ok(Some(message + &line)),
+                message = &mut message => return message,
             }
         }
-    }
-
-    fn invite(&mut self, begun: bool) -> io::Result<()> {
-        if let Some(prompt) = self.prompt {
-            write!(self.out, "{}", if begun { "… " } else { prompt })?;
-            self.out.flush()?;
-        }
-        Ok(())
-    }
-
-    /// A line of ours, for someone who is there to see it.
-    fn note(&mut self, text: &str) -> io::Result<()> {
-        if self.prompt.is_some() {
-            writeln!(self.out, "{text}")?;
-        }
-        Ok(())
     }
 
     fn say(&mut self, text: &str) -> io::Result<()> {
@@ -183,7 +198,7 @@ pub async fn chat<E: Engine, W: Write + Send>(
 ) -> Result<(), ChatError> {
     let mut ids = Ids::default();
     while !console.ending
-        && let Some(text) = console.next_message().await?
+        && let Some(text) = console.next_message().await
     {
         if !text.trim().is_empty() {
             answer(ids.incoming(requester, text), seat, console).await?;
@@ -221,10 +236,12 @@ pub async fn answer<E: Engine, W: Write + Send>(
     seat: &mut Seat<E>,
     console: &mut Console<W>,
 ) -> Result<Ended, ChatError> {
-    let Console { lines, interrupts, out, prompt, ending } = console;
-    let mut printer = Printer { lines, out, asks: prompt.is_some(), broken: None };
+    let Console { input, interrupts, out, ending } = console;
+    let is_interrupted = AtomicBool::new(false);
+    let mut printer = Printer { input, out, is_interrupted: &is_interrupted, broken: None };
     let abort = async {
         *ending = next(interrupts).await == Interrupt::Program;
+        is_interrupted.store(true, Ordering::Relaxed);
     };
     let ended = turn::run(incoming, seat, &mut printer, abort).await?;
     if let Some(error) = printer.broken {
@@ -243,19 +260,35 @@ pub async fn answer<E: Engine, W: Write + Send>(
 
 /// Prints what is said.
 struct Printer<'a, W> {
-    lines: &'a mut mpsc::Receiver<String>,
+    input: &'a mut Input,
     out: &'a mut W,
-    /// Whether somebody is there to be asked in so many words.
-    asks: bool,
+    is_interrupted: &'a AtomicBool,
     broken: Option<io::Error>,
 }
 
 impl<W: Write> Printer<'_, W> {
+    /// Whether somebody is there to be asked in so many words.
+    fn is_seen(&self) -> bool {
+        matches!(self.input, Input::Person(_))
+    }
+
     fn show(&mut self, question: &str) -> io::Result<()> {
         writeln!(self.out, "{question}")?;
-        if self.asks {
+        if self.is_seen() {
+            self.out.flush()?;
+            // What was typed before the plan was there to be read is no answer to it.
+            editor::throw_away_keys()?;
             write!(self.out, "Commit this? [y/N] ")?;
         }
+        self.out.flush()
+    }
+
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        // The terminal has shown `^C`, and whatever was being asked.
+        if self.is_seen() && self.is_interrupted.swap(false, Ordering::Relaxed) {
+            writeln!(self.out)?;
+        }
+        writeln!(self.out, "{}", printable(text))?;
         self.out.flush()
     }
 
@@ -282,13 +315,17 @@ impl<W: Write + Send> Delivery for Printer<'_, W> {
     }
 
     async fn answered(&mut self) -> bool {
-        let word = self.lines.recv().await.unwrap_or_default();
-        matches!(word.trim().to_lowercase().as_str(), "y" | "yes")
+        match self.input.word().await {
+            Ok(word) => matches!(word.trim().to_lowercase().as_str(), "y" | "yes"),
+            Err(error) => {
+                self.broken = Some(error);
+                false
+            }
+        }
     }
 
     async fn send(&mut self, part: &Part) -> Sent {
-        let printed =
-            writeln!(self.out, "{}", printable(&part.text)).and_then(|()| self.out.flush());
+        let printed = self.print(&part.text);
         self.sent(printed)
     }
 }

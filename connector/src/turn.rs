@@ -16,6 +16,7 @@ use protocol::service::Request;
 use protocol::tool::ToolCall;
 use protocol::turn::Turn;
 use protocol::wire::WireError;
+use tracing::Instrument as _;
 
 use crate::binding::Limits;
 use crate::clock::Clock;
@@ -90,6 +91,16 @@ pub async fn go_on<E: Engine, D: Delivery>(
         Admission::Admitted(admitted) => admitted,
         Admission::Dropped(dropped) => return decline(dropped, seat, delivery).await,
     };
+    let span = tracing::info_span!("turn", id = %admitted.incoming().id);
+    take(admitted, seat, delivery, abort).instrument(span).await
+}
+
+async fn take<E: Engine, D: Delivery>(
+    admitted: Admitted,
+    seat: &mut Seat<E>,
+    delivery: &mut D,
+    abort: impl Future<Output = ()> + Send,
+) -> Result<Ended, JournalError> {
     delivery.begun();
     let thought = think(&admitted, seat, delivery, abort).await?;
     let (parts, outcome) = phrase(&admitted, &thought, delivery);
@@ -97,6 +108,7 @@ pub async fn go_on<E: Engine, D: Delivery>(
     let record = write_up(&admitted, thought, &outcome, (receipt, &parts), seat);
     // All of the answer, before the record: a crash from there on loses no part of it.
     seat.journal.keep(&parts, delivery.destination())?;
+    tracing::info!(calls = record.calls.len(), took_ms = record.latency_ms, "{}", outcome.as_str());
     let _recorded = seat.journal.record(admitted, &record)?;
     deliver(parts, seat, delivery).await?;
     Ok(Ended::Turn(outcome))
@@ -298,6 +310,8 @@ impl<D: Delivery> Runner<'_, D> {
                 Ok(outcome) => record.ended(outcome),
                 Err(error) => record.result = CallResult::Lost { reason: error.to_string() },
             }
+            let result = record.result.as_str();
+            tracing::info!(call = %record.id, tool = record.tool.as_str(), took_ms = record.duration_ms, "{result}");
         }
         outcome
     }

@@ -31,6 +31,8 @@ pub mod approval;
 
 pub mod rate;
 
+pub mod tally;
+
 pub mod stop;
 
 mod explain;

@@ -369,6 +369,7 @@ fn ids(lines: &[u8]) -> Vec<String> {
 fn limits() -> ChildLimits {
     ChildLimits {
         wall: WALL,
+        grace: Duration::ZERO,
         cpu_seconds: WALL.as_secs(),
         address_space: Some(2 << 30),
         file_size: 16 << 20,

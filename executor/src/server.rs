@@ -3,43 +3,43 @@
 //! [`Executor::perform`] is the whole way of a call. Nothing that arrives on the socket is trusted:
 //! the peer is who the kernel says it is, and every fence stands on this side.
 
+mod connections;
+
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::AsFd;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use futures::StreamExt;
 use policy::authority;
 use policy::fence::{self, Caller, Permitted};
 use policy::git::Requester;
 use protocol::explain::Explanation;
-use protocol::refusal::{Code, Fault, Outcome, Refusal};
+use protocol::printable::one_line;
+use protocol::refusal::{Code, Fault, Outcome};
 use protocol::reply::{Committed, PushState, Reply};
-use protocol::service::{Description, Executor as _, Request, Stopped};
+use protocol::service::{Description, Request, Stopped};
+use protocol::status::{Status, TurnedAway};
 use protocol::tool::ToolName;
-use protocol::wire::{self, PROTOCOL_VERSION, Welcome};
+use protocol::wire::PROTOCOL_VERSION;
 use serde_json::{Value, json};
-use tarpc::server::{BaseChannel, Channel};
-use tokio::io::Interest;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::approval::Approvals;
 use crate::audit::{self, Audit};
 use crate::explain;
-use crate::manager::Pulse;
 use crate::outcomes::{CallKey, Outcomes};
 use crate::rate::{self, Rate, TooOften};
 use crate::session::{Session, Sessions};
 use crate::stop::{self, Brake, Order, Seat};
+use crate::tally::Tally;
 use crate::tools::git_commit::Asked;
 use crate::tools::{
     self, Failure, file_tools, git_commit, git_pull, git_read, git_remote, record_tools, search,
     web,
 };
 use crate::workplace::Workplace;
-use confine::cancel::{self, Cancel, Canceller};
+use confine::cancel::{Cancel, Canceller};
+
+pub use connections::serve;
 
 /// Everything that serves calls.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ pub struct Executor {
     outcomes: Outcomes,
     approvals: Approvals,
     brake: Brake,
+    tally: Tally,
     peers: HashMap<u32, Peer>,
 }
 
@@ -97,6 +98,7 @@ impl Executor {
             outcomes,
             approvals: Approvals::default(),
             brake: Brake::new(&workplace.state_dir),
+            tally: Tally::default(),
             workplace,
         }
     }
@@ -137,6 +139,15 @@ impl Executor {
         if let Some(done) = writes.then(kept).flatten() {
             return done;
         }
+        let _lasts = self.tally.call();
+        let span = tracing::info_span!(
+            "call",
+            turn = %named(&request.turn.id),
+            call = %named(&request.id),
+            tool = request.call.name().as_str(),
+            peer = uid,
+        );
+        let _inside = span.enter();
         let about = audit::about(uid, &request);
         let started = Instant::now();
         let tool = request.call.name();
@@ -156,9 +167,9 @@ impl Executor {
             Err(refusal) => Outcome::Refusal(refusal),
             Ok(permitted) => {
                 if let Err(error) = self.audit.append("call", about.clone()) {
-                    return Outcome::Fault(Fault::new(format!(
-                        "the audit cannot be written ({error}), so nothing was done; the operator makes room on the disk"
-                    )));
+                    let fault = Outcome::Fault(unwritten(&error));
+                    self.tally.ended(tool, &fault, None);
+                    return fault;
                 }
                 session.calls += 1;
                 let mut call = Call {
@@ -178,7 +189,12 @@ impl Executor {
         if let (true, Outcome::Reply(reply)) = (writes, &outcome) {
             self.keep(&key, reply);
         }
-        self.write_down(about, &outcome, started, too_often);
+        let took = millis(started);
+        if too_often.is_some() {
+            self.tally.too_often(uid);
+        }
+        self.tally.ended(tool, &outcome, let_through.then_some(took));
+        self.write_down(about, &outcome, took, too_often);
         // What only read, what the fence refused and what was refused for the moment did nothing, and
         // is judged anew when it comes again.
         if writes && let_through && !for_the_moment(&outcome) {
@@ -242,10 +258,9 @@ impl Executor {
         &self,
         about: Value,
         outcome: &Outcome,
-        started: Instant,
+        took_ms: u64,
         too_often: Option<TooOften>,
     ) {
-        let duration = started.elapsed().as_millis();
         let (event, more) = match (outcome, too_often) {
             (_, Some(TooOften { tell: None, .. })) => return,
             (Outcome::Refusal(refusal), Some(TooOften { tell: Some(times), .. })) => {
@@ -253,8 +268,12 @@ impl Executor {
             }
             (outcome, _) => ended(outcome),
         };
-        let duration = u64::try_from(duration).unwrap_or(u64::MAX);
-        let said = with(with(about, more), json!({"durationMs": duration}));
+        match outcome {
+            Outcome::Reply(_) => tracing::info!(took_ms, "done"),
+            Outcome::Refusal(no) => tracing::info!(took_ms, code = no.code.as_str(), "refused"),
+            Outcome::Fault(fault) => tracing::error!(took_ms, "{}", one_line(&fault.message)),
+        }
+        let said = with(with(about, more), json!({"durationMs": took_ms}));
         if let Err(error) = self.audit.append(event, said) {
             tracing::error!(%error, "the audit cannot be written");
         }
@@ -296,25 +315,47 @@ impl Executor {
             tools: fence::offered(&self.workplace.ground),
             requesters: self.peers.get(&uid).map(names).unwrap_or_default(),
             degraded: self.workplace.degraded.clone(),
-            stopped: stop::standing(&self.workplace.state_dir)
-                .map(|order| Stopped { by: order.who(), since: order.at }),
+            stopped: self.stopped(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.tally.started().to_owned(),
+            stopped: self.stopped(),
+            degraded: self.workplace.degraded.clone(),
+            counters: self.tally.so_far(),
+        }
+    }
+
+    fn stopped(&self) -> Option<Stopped> {
+        stop::standing(&self.workplace.state_dir)
+            .map(|order| Stopped { by: order.who(), since: order.at })
+    }
+
+    /// A connection that was turned away. That it cannot be written down is said in the log.
+    fn write_down_turned_away(&self, uid: u32, why: TurnedAway) {
+        let said = json!({"peer": uid, "reason": why.as_str()});
+        if let Err(error) = self.audit.append("turned_away", said) {
+            tracing::error!(%error, "the audit cannot be written");
         }
     }
 }
 
-/// An answer over the frame's limit would end the connection and look like a crash.
-fn fitting(outcome: Outcome) -> Outcome {
-    let length = serde_json::to_vec(&outcome).map_or(0, |json| json.len());
-    if length < wire::MAX_FRAME_BYTES - 4096 {
-        return outcome;
-    }
-    Outcome::Refusal(Refusal::new(
-        Code::TooLarge,
-        format!(
-            "The answer has {length} bytes, which is more than the wire takes. What the call did stands."
-        ),
-        "Ask for one path, or for less at once.",
+/// An id for a log: it comes from a peer.
+fn named(id: &str) -> String {
+    one_line(&id.chars().take(64).collect::<String>())
+}
+
+fn unwritten(error: &std::io::Error) -> Fault {
+    Fault::new(format!(
+        "the audit cannot be written ({error}), so nothing was done; the operator makes room on the disk"
     ))
+}
+
+fn millis(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// More about a call.
@@ -354,149 +395,5 @@ fn effects(reply: &Reply) -> Value {
         Reply::Found(found) => json!({"bytes": found.bytes, "digest": found.digest}),
         Reply::Pushed(done) => json!({"commit": done.hash, "push": "pushed"}),
         _ => json!({}),
-    }
-}
-
-/// Serves connections until `shutdown` comes.
-///
-/// # Errors
-/// When the listener breaks.
-pub async fn serve(
-    listener: UnixListener,
-    executor: Arc<Executor>,
-    shutdown: impl Future<Output = ()>,
-) -> io::Result<()> {
-    tokio::pin!(shutdown);
-    let mut pulse = Pulse::new();
-    loop {
-        let (stream, _) = tokio::select! {
-            () = pulse.next(&executor) => continue,
-            accepted = listener.accept() => match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Too many open files, or a peer that is gone already: this one is lost, the next may not be.
-                    tracing::warn!(%error, "a connection was not accepted");
-                    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                    continue;
-                }
-            },
-            () = &mut shutdown => return Ok(()),
-        };
-        tokio::spawn(connection(stream, Arc::clone(&executor)));
-    }
-}
-
-/// How many requests of one connection may be without an answer. Whoever sends more before it reads
-/// is read no further, so that answers that nobody takes have a bound.
-const MAX_UNANSWERED: usize = 64;
-
-/// One connection: greeted, known, then served until it ends.
-async fn connection(mut stream: UnixStream, executor: Arc<Executor>) {
-    let Ok(credentials) = stream.peer_cred() else { return };
-    let uid = credentials.uid();
-    let peer = executor.peers.get(&uid);
-    let is_known = peer.is_some();
-    let seat = peer.and_then(|peer| Arc::clone(&peer.connections).try_acquire_owned().ok());
-    // Whoever gets no seat is told so, if they ask before long. Beyond these nobody waits: each costs a
-    // descriptor, and calls need some.
-    static TURNED_AWAY: Semaphore = Semaphore::const_new(64);
-    let place = seat.is_none().then(|| TURNED_AWAY.try_acquire());
-    if matches!(place, Some(Err(_))) {
-        return;
-    }
-    let judge = || match (is_known, &seat) {
-        (false, _) => Welcome::UnknownPeer,
-        (true, None) => Welcome::Busy,
-        (true, Some(_)) => Welcome::Ok,
-    };
-    match wire::greet_client(&mut stream, judge).await {
-        Ok(Welcome::Ok) => {}
-        Ok(welcome) => {
-            let said = json!({"peer": uid, "reason": format!("{welcome:?}")});
-            if let Err(error) = executor.audit.append("turned_away", said) {
-                tracing::error!(%error, "the audit cannot be written");
-            }
-            return;
-        }
-        Err(error) => {
-            tracing::debug!(uid, %error, "no greeting");
-            return;
-        }
-    }
-    let Ok(gone) = hang_up(&stream) else { return };
-    let service = Service { executor, uid }.serve();
-    let served = BaseChannel::with_defaults(wire::server_transport(stream))
-        .max_concurrent_requests(MAX_UNANSWERED)
-        .execute(service)
-        .for_each_concurrent(None, |response| response);
-    tokio::select! {
-        () = served => {}
-        // A caller that was killed sends no cancellation, and tarpc would finish its calls first.
-        _ = gone.ready(Interest::PRIORITY) => {}
-    }
-}
-
-/// A second view of a connection, which becomes ready when the other end is closed and by nothing
-/// that it sends.
-fn hang_up(stream: &UnixStream) -> io::Result<UnixStream> {
-    UnixStream::from_std(stream.as_fd().try_clone_to_owned()?.into())
-}
-
-/// The service as one peer sees it.
-#[derive(Clone)]
-struct Service {
-    executor: Arc<Executor>,
-    uid: u32,
-}
-
-impl protocol::service::Executor for Service {
-    async fn describe(self, _: tarpc::context::Context) -> Description {
-        self.executor.describe(self.uid)
-    }
-
-    async fn call(self, _: tarpc::context::Context, request: Request) -> Outcome {
-        let in_flight = Arc::clone(&self.executor.peers[&self.uid].in_flight);
-        let Ok(seat) = in_flight.try_acquire_owned() else {
-            return Outcome::Refusal(Refusal::new(
-                Code::Busy,
-                "This peer has too many calls under way.",
-                "Wait for one of them, then call again.",
-            ));
-        };
-        // When the caller goes away or the deadline passes, this future is dropped, and so is the
-        // guard: the thread below sees it and stops its child.
-        let (guard, cancel) = match cancel::pair() {
-            Ok(pair) => pair,
-            Err(error) => {
-                return Outcome::Fault(Fault::new(format!("no descriptors are left: {error}")));
-            }
-        };
-        let canceller = guard.canceller();
-        let (executor, uid) = (Arc::clone(&self.executor), self.uid);
-        let work = tokio::task::spawn_blocking(move || {
-            // The seat is taken until the work has really ended, cancelled or not.
-            let _seat = seat;
-            executor.perform(uid, request, &cancel, &canceller)
-        });
-        work.await
-            .map(fitting)
-            .unwrap_or_else(|_| Outcome::Fault(Fault::new("the call broke inside the executor")))
-    }
-
-    async fn explain(
-        self,
-        _: tarpc::context::Context,
-        request: Request,
-    ) -> Result<Explanation, Fault> {
-        let in_flight = Arc::clone(&self.executor.peers[&self.uid].in_flight);
-        let Ok(seat) = in_flight.try_acquire_owned() else {
-            return Err(Fault::new("this peer has too many calls under way"));
-        };
-        let (executor, uid) = (Arc::clone(&self.executor), self.uid);
-        let work = tokio::task::spawn_blocking(move || {
-            let _seat = seat;
-            executor.explain(uid, request)
-        });
-        work.await.unwrap_or_else(|_| Err(Fault::new("the call broke inside the executor")))
     }
 }

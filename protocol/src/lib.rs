@@ -15,6 +15,10 @@ pub mod turn;
 
 pub mod explain;
 
+pub mod metrics;
+
+pub mod status;
+
 pub mod service;
 
 pub mod wire;

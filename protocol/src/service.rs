@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::explain::Explanation;
 use crate::refusal::{Fault, Outcome};
 use crate::reply::RootInfo;
+use crate::status::Status;
 use crate::tool::{ToolCall, ToolName};
 use crate::turn::Turn;
 
@@ -62,4 +63,6 @@ pub trait Executor {
     async fn call(request: Request) -> Outcome;
     /// Says what would become of a call, without doing or counting anything.
     async fn explain(request: Request) -> Result<Explanation, Fault>;
+    /// How the executor stands, and what it has counted since it started.
+    async fn status() -> Status;
 }

@@ -21,9 +21,10 @@ use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use crate::explain::Explanation;
 use crate::refusal::{Fault, Outcome};
 use crate::service::{Description, ExecutorClient, ExecutorRequest, ExecutorResponse, Request};
+use crate::status::Status;
 
 /// Changes with every change of a message. Client and server must agree on it exactly.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The longest frame either side reads or sends, in bytes. A longer one ends the connection before
 /// anything of its claimed size is allocated.
@@ -196,6 +197,14 @@ impl Client {
     /// [`WireError::Lost`] when the connection ends first.
     pub async fn describe(&self) -> Result<Description, WireError> {
         self.inner.describe(deadline()).await.map_err(|error| WireError::Lost(error.to_string()))
+    }
+
+    /// How the executor stands.
+    ///
+    /// # Errors
+    /// [`WireError::Lost`] when the connection ends first.
+    pub async fn status(&self) -> Result<Status, WireError> {
+        self.inner.status(deadline()).await.map_err(|error| WireError::Lost(error.to_string()))
     }
 
     /// Does one call. A request that is too long for the wire is answered here, as a fault.

@@ -82,6 +82,7 @@ pub fn unconfined(code: &str, folder: &Path) -> String {
 pub fn limits() -> ChildLimits {
     ChildLimits {
         wall: Duration::from_secs(120),
+        grace: Duration::ZERO,
         cpu_seconds: 60,
         address_space: Some(4 << 30),
         file_size: 64 << 20,

@@ -28,6 +28,8 @@ pub mod programs;
 
 pub mod cli;
 
+pub mod terminal;
+
 pub mod https;
 
 pub mod web;

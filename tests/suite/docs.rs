@@ -11,7 +11,7 @@ use harness::programs::program;
 use serde_json::Value;
 
 /// What is installed.
-const PRODUCT: [&str; 5] = ["protocol", "policy", "confine", "executor", "connector"];
+const PRODUCT: [&str; 6] = ["protocol", "policy", "confine", "logs", "executor", "connector"];
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace is there")
@@ -225,7 +225,8 @@ fn neither_program_depends_on_the_other_and_each_part_on_those_below_it_alone() 
     assert!(ours("sage-protocol").is_empty());
     assert_eq!(ours("sage-policy"), ["sage-protocol"]);
     assert!(ours("sage-confine").is_empty());
-    let below = ["sage-confine", "sage-policy", "sage-protocol"];
+    assert!(ours("sage-logs").is_empty());
+    let below = ["sage-confine", "sage-logs", "sage-policy", "sage-protocol"];
     assert_eq!(ours("sage-executor"), below);
     assert!(ours("sage-connector").iter().all(|name| below.contains(name)));
 }

@@ -28,6 +28,8 @@ mod full_disk;
 
 mod approvals;
 
+mod status;
+
 mod stop;
 
 mod explain;
@@ -73,6 +75,8 @@ mod engines;
 mod browser;
 mod call;
 mod discord;
+mod logs;
+mod terminal;
 
 mod units;
 

@@ -4,21 +4,14 @@
 //! needed, and shown nowhere.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
 use policy::admission::Mode;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{BindingError, check_private};
-
-/// The longest token that is read, in bytes.
-const MAX_TOKEN: u64 = 4096;
+use super::BindingError;
+use crate::private_file::{self, Kind, PrivateFileError, Secret};
 
 /// Sage in one guild.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -64,26 +57,20 @@ pub enum TokenRef {
 }
 
 /// A bot token. It cannot be printed.
-#[derive(Clone)]
-pub struct Token(String);
+#[derive(Debug, Clone)]
+pub struct Token(Secret);
 
 impl Token {
     /// For the one header, and the one gateway field, that carry it.
     #[must_use]
     pub fn secret(&self) -> &str {
-        &self.0
+        self.0.expose()
     }
 
     /// A token that no file holds.
     #[cfg(test)]
     pub(crate) fn for_test(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        Self(Secret::for_test(text))
     }
 }
 
@@ -94,51 +81,20 @@ impl TokenRef {
     /// When the file is not a private regular file, or holds no token. The text never shows any of
     /// what it holds.
     pub fn read(&self) -> Result<Token, BindingError> {
-        match self {
-            Self::File(path) => read_token(path, true),
-            Self::Credential(name) => {
-                let folder = std::env::var_os("CREDENTIALS_DIRECTORY").ok_or_else(|| {
-                    BindingError::Token {
-                        path: name.clone(),
-                        problem: "is a systemd credential, and CREDENTIALS_DIRECTORY is not set; \
-                                  start the unit, or use `discord.token.file`"
-                            .to_owned(),
-                    }
-                })?;
-                read_token(&Path::new(&folder).join(name), false)
-            }
-        }
+        let path = match self {
+            Self::File(path) => path.clone(),
+            Self::Credential(name) => match std::env::var_os("CREDENTIALS_DIRECTORY") {
+                Some(folder) => Path::new(&folder).join(name),
+                None => {
+                    let problem = "is a systemd credential, and CREDENTIALS_DIRECTORY is not set; \
+                                   start the unit, or use `discord.token.file`";
+                    let no = PrivateFileError::new(Kind::Token, Path::new(name), problem);
+                    return Err(no.into());
+                }
+            },
+        };
+        Ok(Token(private_file::read_secret(&path, Kind::Token)?))
     }
-}
-
-/// A file of ours has mode 0600; systemd makes its credentials read-only and private itself.
-fn read_token(path: &Path, ours: bool) -> Result<Token, BindingError> {
-    let shown = path.display().to_string();
-    let problem =
-        |problem: &str| BindingError::Token { path: shown.clone(), problem: problem.to_owned() };
-    let read = |source: io::Error| match nix::errno::Errno::try_from(source) {
-        Ok(nix::errno::Errno::ELOOP) => problem("is a symbolic link; name the file itself"),
-        Ok(errno) => BindingError::Read { path: shown.clone(), source: errno.into() },
-        Err(source) => BindingError::Read { path: shown.clone(), source },
-    };
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path).map_err(read)?;
-    let meta =
-        file.metadata().map_err(|source| BindingError::Read { path: shown.clone(), source })?;
-    if ours {
-        check_private(&file, "the token file", &shown)?;
-    } else if !meta.is_file() || meta.mode() & 0o027 != 0 {
-        return Err(problem("is not a private regular file; systemd makes credentials so"));
-    }
-    let mut text = String::new();
-    file.take(MAX_TOKEN)
-        .read_to_string(&mut text)
-        .map_err(|_| problem("cannot be read as text; put the token alone in it"))?;
-    let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(problem("holds no token; put the bot's token alone in it"));
-    }
-    Ok(Token(token.to_owned()))
 }
 
 /// A rule that a section broke: the key and what to write.
@@ -355,6 +311,6 @@ mod tests {
         assert!(text.contains("regular file"), "{text}");
         std::fs::write(&path, "two words").expect("written");
         let text = TokenRef::File(path).read().expect_err("no token").to_string();
-        assert!(text.contains("holds no token") && !text.contains("two"), "{text}");
+        assert!(text.contains("does not hold one secret") && !text.contains("two w"), "{text}");
     }
 }

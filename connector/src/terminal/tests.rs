@@ -4,7 +4,7 @@ use protocol::refusal::Outcome;
 use protocol::reply::{Reply, Roots};
 use tokio::sync::mpsc;
 
-use super::{Console, Interrupt, answer, chat, lines_of};
+use super::{Console, Input, Interrupt, answer, chat, lines_of};
 use crate::binding::Limits;
 use crate::clock::SystemClock;
 use crate::engine::rules::Rules;
@@ -31,14 +31,18 @@ fn seat(home: &tempfile::TempDir, fake: &FakeExecutor) -> Seat<Rules> {
     }
 }
 
+fn lines(input: &'static str) -> Input {
+    Input::Lines(lines_of(Cursor::new(input)))
+}
+
 fn console(input: &'static str) -> Console<Vec<u8>> {
-    Console::new(lines_of(Cursor::new(input)), mpsc::channel(1).1, Vec::new(), None)
+    Console::new(lines(input), mpsc::channel(1).1, Vec::new())
 }
 
 async fn messages(input: &'static str) -> Vec<String> {
     let mut console = console(input);
     let mut found = Vec::new();
-    while let Some(message) = console.next_message().await.expect("it writes to memory") {
+    while let Some(message) = console.next_message().await {
         found.push(message);
     }
     found
@@ -77,8 +81,8 @@ async fn ctrl_c_stops_the_turn_and_not_the_program() {
     let home = tempfile::tempdir().expect("a folder");
     let mut seat = seat(&home, &fake);
     let (press, interrupts) = mpsc::channel(1);
-    let lines = lines_of(Cursor::new("push strategy\nlist roots\n"));
-    let mut console = Console::new(lines, interrupts, Vec::new(), None);
+    let lines = lines("push strategy\nlist roots\n");
+    let mut console = Console::new(lines, interrupts, Vec::new());
     let ctrl_c = async {
         assert!(matches!(fake.events.recv().await, Some(Event::Began(_))));
         press.send(Interrupt::Turn).await.expect("it listens");
@@ -96,8 +100,8 @@ async fn a_request_to_end_stops_the_turn_and_the_program() {
     let home = tempfile::tempdir().expect("a folder");
     let mut seat = seat(&home, &fake);
     let (press, interrupts) = mpsc::channel(1);
-    let lines = lines_of(Cursor::new("push strategy\nlist roots\n"));
-    let mut console = Console::new(lines, interrupts, Vec::new(), None);
+    let lines = lines("push strategy\nlist roots\n");
+    let mut console = Console::new(lines, interrupts, Vec::new());
     let end = async {
         assert!(matches!(fake.events.recv().await, Some(Event::Began(_))));
         press.send(Interrupt::Program).await.expect("it listens");

@@ -18,6 +18,7 @@ pub mod render;
 pub mod schema;
 pub mod serve;
 mod spinner;
+pub mod status;
 pub mod stop;
 
 use std::process::ExitCode;
@@ -43,6 +44,8 @@ enum Command {
     Call(call::Arguments),
     /// Say whether a call would be allowed, by which rule and with which authority; do nothing.
     Explain(explain::Arguments),
+    /// Say how a running executor stands and what it has counted since it started.
+    Status(status::Arguments),
     /// Stop every writing and network tool, at once and until `resume`.
     Stop(stop::Arguments),
     /// Lift the stop.
@@ -82,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Call(arguments) => call::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Stop(arguments) => stop::stop(&arguments),
         Command::Resume(arguments) => stop::resume(&arguments),
         Command::Mcp(arguments) => mcp::run(&arguments),

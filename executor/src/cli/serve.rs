@@ -16,9 +16,7 @@ pub struct Arguments {
 
 /// Serves until a signal ends it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SAGE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,tarpc=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    logs::begin("SAGE_LOG", "info,tarpc=off");
     match daemon::run(&arguments.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => exit::because(exit::USAGE, format_args!("{error:#}")),

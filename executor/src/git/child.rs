@@ -138,7 +138,7 @@ impl Git {
                 }
                 _ => ExecRule::NoExec,
             },
-            limits: limits(call.wall),
+            limits: limits(call.wall, row.exec),
             umask: 0o022,
             stdin: call.stdin,
             max_stdout: call.max_output,
@@ -346,9 +346,16 @@ fn randomness() -> Grant {
 const DNS_PORT: u16 = 53;
 
 /// Bounds on a git child: wide enough for a large repository, and none of them endless.
-fn limits(wall: Duration) -> ChildLimits {
+fn limits(wall: Duration, exec: Exec) -> ChildLimits {
+    // The other end of a local remote is a child of ours: killed in the middle, it would leave its locks
+    // in the remote, which then takes no push until a person removes them.
+    let grace = match exec {
+        Exec::GitLocalRemote => Duration::from_secs(5),
+        _ => Duration::ZERO,
+    };
     ChildLimits {
         wall,
+        grace,
         cpu_seconds: wall.as_secs().max(1) * 2,
         address_space: None,
         file_size: 4 << 30,

@@ -46,14 +46,12 @@ fn a_timeout_kills_the_child_and_everything_it_started() {
     }
 }
 
-#[test]
-fn a_cancellation_kills_the_child_and_everything_it_started() {
-    let ground = Ground::new();
-    let spec = sleepers(&ground, "wait");
+/// Runs a child and cancels it once it has written whose numbers it has.
+fn cancelled(ground: &Ground, spec: &ChildSpec) -> cancel::Cancel {
     let (guard, cancel) = cancel::pair().expect("descriptors");
     let launcher = launcher(kernel());
     let error = thread::scope(|scope| {
-        let running = scope.spawn(|| launcher.run(&spec, &cancel));
+        let running = scope.spawn(|| launcher.run(spec, &cancel));
         let pids = ground.path("tree/pids");
         wait_for("the sleepers", || {
             std::fs::read_to_string(&pids).ok().filter(|pids| pids.ends_with('\n'))
@@ -62,9 +60,43 @@ fn a_cancellation_kills_the_child_and_everything_it_started() {
         running.join().expect("no panic").expect_err("a cancellation")
     });
     assert!(matches!(error, LaunchError::Cancelled));
+    cancel
+}
+
+#[test]
+fn a_cancellation_kills_the_child_and_everything_it_started() {
+    let ground = Ground::new();
+    let spec = sleepers(&ground, "wait");
+    let cancel = cancelled(&ground, &spec);
     both_die(&ground);
-    let again = launcher.run(&spec, &cancel).expect_err("still cancelled");
+    let again = launcher(kernel()).run(&spec, &cancel).expect_err("still cancelled");
     assert!(matches!(again, LaunchError::Cancelled));
+}
+
+#[test]
+fn a_child_that_is_given_time_tidies_up_also_when_its_leader_is_gone_before() {
+    // The inner shell tidies up; the outer one, which leads, ends at once.
+    let tidy =
+        "( trap ': > tidied; exit' TERM; echo $$ 0 > pids; while :; do sleep 0.01; done ) & wait";
+    for (grace, tidied) in [(Duration::from_secs(60), true), (Duration::ZERO, false)] {
+        let ground = Ground::new();
+        let mut spec = sleepers(&ground, "");
+        spec.args = confine::shell(tidy, Vec::new()).args;
+        spec.limits.grace = grace;
+        cancelled(&ground, &spec);
+        assert_eq!(ground.path("tree/tidied").exists(), tidied, "{grace:?}");
+    }
+}
+
+#[test]
+fn a_child_that_takes_no_notice_is_killed_when_its_time_is_over() {
+    let ground = Ground::new();
+    let mut spec = sleepers(&ground, "");
+    let ignore = "trap '' TERM; sleep 1000 & one=$!; sleep 1000 & echo $one $! > pids; wait";
+    spec.args = confine::shell(ignore, Vec::new()).args;
+    spec.limits.grace = Duration::from_millis(50);
+    cancelled(&ground, &spec);
+    both_die(&ground);
 }
 
 #[test]

@@ -319,7 +319,7 @@ fn the_threads_of_the_web_have_one_file_each_and_need_it() {
     let web = |ca_file: &Path| {
         let ca_file = Some(ca_file.to_owned());
         let web = WebConfig { searxng: None, max_fetch_bytes: 1, ca_file };
-        let reader = Reader::new(Launcher::with_binary(PROBE, kernel.clone()), Path::new(PROBE));
+        let reader = Reader::new(Launcher::with_binary(PROBE, kernel), Path::new(PROBE));
         let names = Box::new(Dns::open(&kernel).expect("a domain"));
         Web::with_parts(&web, &kernel, reader.expect("a program"), names, Box::new(Tcp))
             .expect("it is configured")

@@ -2,7 +2,7 @@
 
 use harness::discord::FakeDiscord;
 use harness::systemd::SystemdBox;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Instance, users};
 
@@ -161,6 +161,13 @@ fn a_reload_reads_the_binding_anew_and_a_stop_lets_the_turn_end() {
     ));
     inside.run(&format!("systemctl reload '{unit}'"));
     inside.until("it was read", |inside| inside.journal(&unit).contains("was read anew"));
+    let line = inside.run(&format!(
+        "journalctl --no-pager --output=json --unit '{unit}' | grep 'was read anew'"
+    ));
+    let line: Value = serde_json::from_str(line.trim()).expect("one line of JSON");
+    assert_eq!(line["PRIORITY"], "6", "the journal knows how grave a line is");
+    let text = line["MESSAGE"].as_str().expect("it is text").trim_start();
+    assert!(text.starts_with("INFO"), "the time is the journal's own: {text}");
     let first = guild.say("git status of strategy");
     assert!(guild.answer(first).contains("Nothing to commit"));
     let second = guild.say("git status of strategy");

@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::config::Endpoint;
-use crate::key_file::Secret;
+use crate::private_file::Secret;
 use crate::tls;
 
 /// How long one address may take to connect, TLS included.

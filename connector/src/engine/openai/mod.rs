@@ -42,7 +42,7 @@ use self::http::Http;
 use self::memory::{Memory, Message, StoredCall};
 use super::context::Context;
 use super::{Answer, Engine, EngineError, ToolRunner};
-use crate::key_file::{self, KeyFileError};
+use crate::private_file::{self, Kind, PrivateFileError};
 use crate::prompt::Prompt;
 use crate::record::Usage;
 
@@ -71,7 +71,7 @@ impl fmt::Debug for OpenAi {
 pub enum OpenAiError {
     /// The key file is not what it must be.
     #[error(transparent)]
-    Key(#[from] KeyFileError),
+    Key(#[from] PrivateFileError),
     /// The address or the certificates are not what they must be.
     #[error("engine.openai: {0}")]
     Endpoint(String),
@@ -87,7 +87,8 @@ impl OpenAi {
         context: Context,
         folder: &Path,
     ) -> Result<Self, OpenAiError> {
-        let key = config.key_file.as_deref().map(key_file::read).transpose()?;
+        let key = config.key_file.as_deref();
+        let key = key.map(|path| private_file::read_secret(path, Kind::Key)).transpose()?;
         let endpoint = Endpoint::parse(&config.base_url)
             .map_err(|reason| OpenAiError::Endpoint(reason.to_owned()))?;
         let http = Http::new(endpoint, config.ca_file.as_deref(), key, config.idle_timeout())

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use super::event::{self, Event, Request};
 use super::lines::{self, Line};
 use super::place::{Given, Place};
-use crate::key_file::Secret;
+use crate::private_file::Secret;
 
 /// The longest line that is read, in bytes. pi repeats a tool's result three times in one line.
 const LONGEST_LINE: usize = 32 << 20;

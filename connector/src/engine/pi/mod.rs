@@ -36,7 +36,7 @@ use self::place::{Given, Place};
 use self::turn::{Broken, Ended, Turn};
 use super::context::Context;
 use super::{Answer, Engine, EngineError, ToolRunner};
-use crate::key_file::{self, KeyFileError, Secret};
+use crate::private_file::{self, Kind, PrivateFileError, Secret};
 use crate::prompt::Prompt;
 use crate::render;
 
@@ -65,7 +65,7 @@ pub struct Pi {
 pub enum PiError {
     /// The key file is not what it must be.
     #[error(transparent)]
-    Key(#[from] KeyFileError),
+    Key(#[from] PrivateFileError),
     /// The kernel cannot hold pi to its bounds.
     #[error("pi cannot be confined here: {0}")]
     Kernel(#[from] ConfineError),
@@ -114,7 +114,8 @@ impl Pi {
         if config.exposes(folder) {
             return Err(PiError::Exposes(folder.display().to_string()));
         }
-        let key = config.key_file.as_deref().map(key_file::read).transpose()?;
+        let key = config.key_file.as_deref();
+        let key = key.map(|path| private_file::read_secret(path, Kind::Key)).transpose()?;
         let place = Place::new(config, folder);
         let (patience, running, turns) = (PATIENCE, None, 0);
         Ok(Self { place, context, key, launcher, patience, running, turns })

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 
 use super::config::PiConfig;
 use crate::engine::openai::parameters;
-use crate::key_file::Secret;
+use crate::private_file::Secret;
 
 /// DNS over TCP: the child may not use UDP.
 const DNS_PORT: u16 = 53;
@@ -278,6 +278,7 @@ fn settings() -> Value {
 fn limits() -> ChildLimits {
     ChildLimits {
         wall: Duration::MAX,
+        grace: Duration::ZERO,
         cpu_seconds: u64::MAX,
         address_space: None,
         file_size: 1 << 30,
@@ -345,7 +346,8 @@ mod tests {
         std::fs::write(&file, "sk-the-key").expect("written");
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&file, private).expect("chmod");
-        let key = crate::key_file::read(&file).expect("it is fit");
+        let key = crate::private_file::read_secret(&file, crate::private_file::Kind::Key)
+            .expect("it is fit");
         let place = place(home.path());
         let conversation = Origin::Terminal;
         let given = Given { conversation, system: String::new(), tools: Vec::new() };

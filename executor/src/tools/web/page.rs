@@ -133,6 +133,7 @@ impl Reader {
             exec: ExecRule::NoExec,
             limits: ChildLimits {
                 wall: budget.left().min(LAYOUT_WALL).max(Duration::from_millis(1)),
+                grace: Duration::ZERO,
                 cpu_seconds: CPU_SECONDS,
                 address_space: Some(ADDRESS_SPACE),
                 file_size: 0,
