@@ -18,6 +18,7 @@ use crate::discord::live;
 use crate::engine::{AnyEngine, SetupError, launch};
 use crate::history::{self, Form};
 use crate::init;
+use crate::install;
 use crate::journal::Journal;
 use crate::lock::Lock;
 use crate::metrics;
@@ -60,6 +61,10 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Install the systemd unit of a binding, and say what comes next.
+    Install(setup::Arguments),
+    /// Take away what `install` wrote for a binding; binding, secrets and records stay.
+    Uninstall(setup::Arguments),
     /// Print a shell's completions.
     Completions {
         /// The shell.
@@ -167,6 +172,7 @@ fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref::<OwnerError>() {
         Some(error) if error.is_held() => 3,
         _ if error.is::<BindingError>() || error.is::<SetupError>() => 2,
+        _ if error.downcast_ref::<setup::Error>().is_some_and(setup::Error::is_refusal) => 2,
         _ => 1,
     }
 }
@@ -179,6 +185,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Init(options) => print(&init::init(&options)?)?,
         Command::Schema { markdown } => print(&init::schema(markdown))?,
+        Command::Install(arguments) => install::install(&arguments)?,
+        Command::Uninstall(arguments) => install::uninstall(&arguments)?,
         Command::Completions { shell } => {
             let (mut text, mut command) = (Vec::new(), Cli::command());
             clap_complete::generate(shell, &mut command, "sage-connector", &mut text);

@@ -56,6 +56,8 @@ mod history;
 
 mod init;
 
+mod install;
+
 mod metrics;
 
 mod demo;

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct SystemdBox {
     folder: PathBuf,
+    lower: PathBuf,
     _temporary: TempDir,
 }
 
@@ -50,9 +51,26 @@ impl SystemdBox {
     /// When this machine cannot: it takes root, overlayfs and cgroups.
     #[must_use]
     pub fn new() -> Self {
+        Self::over(Path::new("/"))
+    }
+
+    /// The same with the next Debian's systemd.
+    ///
+    /// # Panics
+    /// When there is none and it cannot be fetched; or as [`Self::new`].
+    #[must_use]
+    pub fn newer() -> Self {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/install/trixie");
+        let output = Command::new(script).output().expect("the script starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let folder = String::from_utf8(output.stdout).expect("it is UTF-8");
+        Self::over(Path::new(folder.trim()))
+    }
+
+    fn over(lower: &Path) -> Self {
         let temporary = tempfile::Builder::new().prefix("sage-box-").tempdir().expect("a folder");
         let folder = temporary.path().canonicalize().expect("it is there");
-        let booted = Self { folder, _temporary: temporary };
+        let booted = Self { folder, lower: lower.to_owned(), _temporary: temporary };
         fs::create_dir(booted.shared()).expect("it is ours");
         packages(&booted.shared());
         let output = booted.script("boot", &[]);
@@ -70,6 +88,7 @@ impl SystemdBox {
     fn script(&self, action: &str, more: &[&str]) -> Output {
         let mut script = Command::new(script());
         script.arg(action).arg(&self.folder).args(more).stdin(Stdio::null());
+        script.env("SAGE_BOX_LOWER", &self.lower);
         script.output().expect("the box's script starts")
     }
 

@@ -11,7 +11,8 @@ use harness::programs::program;
 use serde_json::Value;
 
 /// What is installed.
-const PRODUCT: [&str; 6] = ["protocol", "policy", "confine", "logs", "executor", "connector"];
+const PRODUCT: [&str; 7] =
+    ["protocol", "policy", "confine", "logs", "setup", "executor", "connector"];
 
 fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace is there")
@@ -226,7 +227,8 @@ fn neither_program_depends_on_the_other_and_each_part_on_those_below_it_alone() 
     assert_eq!(ours("sage-policy"), ["sage-protocol"]);
     assert!(ours("sage-confine").is_empty());
     assert!(ours("sage-logs").is_empty());
-    let below = ["sage-confine", "sage-logs", "sage-policy", "sage-protocol"];
+    assert!(ours("sage-setup").is_empty());
+    let below = ["sage-confine", "sage-logs", "sage-policy", "sage-protocol", "sage-setup"];
     assert_eq!(ours("sage-executor"), below);
     assert!(ours("sage-connector").iter().all(|name| below.contains(name)));
 }

@@ -13,8 +13,11 @@ use std::process::Output;
 mod connector;
 mod executor;
 mod hardened;
+mod install;
 mod manual;
+mod newer;
 mod own_clone;
+mod person;
 
 /// One binding in a box: a clone, its remote behind https, a token, the executor's configuration, and
 /// two login users of whom one is a peer.

@@ -19,6 +19,7 @@ pub mod context;
 pub mod launch;
 
 pub use any::{AnyEngine, SetupError};
+pub use config::EngineKind;
 
 use protocol::refusal::Outcome;
 use protocol::tool::ToolCall;

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod exit;
 pub mod explain;
 pub mod init;
+pub mod install;
 pub mod manual;
 pub mod mcp;
 pub mod paint;
@@ -56,6 +57,10 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Write a configuration to start from.
     Init(init::Arguments),
+    /// Install the systemd units of a binding, and say what comes next.
+    Install(setup::Arguments),
+    /// Take away what `install` wrote for a binding; configuration, secrets and records stay.
+    Uninstall(setup::Arguments),
     /// Print the JSON Schema of the configuration, or its reference.
     Schema(schema::Arguments),
     /// Print a shell's completions.
@@ -91,6 +96,8 @@ pub fn main() -> ExitCode {
         Command::Mcp(arguments) => mcp::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
+        Command::Install(arguments) => install::install(&arguments),
+        Command::Uninstall(arguments) => install::uninstall(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Completions(arguments) => manual::completions(&arguments),
         Command::Man(arguments) => manual::man(&arguments),

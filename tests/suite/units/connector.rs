@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use super::{Instance, users};
 
 /// A guild in the box's network, and the binding of an instance for it.
-struct Guild {
-    fake: FakeDiscord,
+pub(super) struct Guild {
+    pub(super) fake: FakeDiscord,
     channel: u64,
     owner: u64,
 }
 
 impl Guild {
-    fn new(inside: &SystemdBox, instance: &Instance) -> Self {
+    pub(super) fn new(inside: &SystemdBox, instance: &Instance) -> Self {
         let fake = inside.in_network(|| FakeDiscord::start().expect("loopback has ports"));
         fake.clock(|clock| clock.run(1));
         let guild = fake.guild("Guild");
@@ -47,11 +47,11 @@ impl Guild {
         Self { fake, channel, owner }
     }
 
-    fn say(&self, text: &str) -> u64 {
+    pub(super) fn say(&self, text: &str) -> u64 {
         self.fake.post(self.channel, self.owner, text)
     }
 
-    fn answer(&self, message: u64) -> String {
+    pub(super) fn answer(&self, message: u64) -> String {
         let answered = |seen: &harness::discord::Seen| -> Option<String> {
             let sent = seen.from_bot().into_iter().find(|sent| sent.reference == Some(message));
             sent.map(|sent| sent.content.clone())
@@ -72,19 +72,22 @@ fn started(inside: &SystemdBox, instance: &Instance, guild: &Guild) -> String {
 
 #[test]
 fn a_message_in_a_channel_ends_as_a_pushed_commit_with_both_as_units() {
-    let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
-    let guild = Guild::new(&inside, &notes);
-    notes.start_socket(&inside);
-    let unit = started(&inside, &notes, &guild);
+    message_ends_as_a_commit(&SystemdBox::new());
+}
+
+pub(super) fn message_ends_as_a_commit(inside: &SystemdBox) {
+    users(inside);
+    let notes = Instance::new(inside, "notes");
+    let guild = Guild::new(inside, &notes);
+    notes.start_socket(inside);
+    let unit = started(inside, &notes, &guild);
     assert_eq!(inside.property(&unit, "ActiveState"), "active", "it said that it is ready");
     assert_eq!(inside.property(&unit, "StatusText"), "connected");
     let answer = guild.answer(guild.say("write strategy/plan.md: From Discord"));
     assert!(answer.contains("Created plan.md"), "{answer}");
     let answer = guild.answer(guild.say("commit strategy/plan.md: A plan from Discord"));
     assert!(answer.contains("pushed to origin/main"), "{answer}");
-    assert_eq!(notes.remote_subject(&inside), "A plan from Discord");
+    assert_eq!(notes.remote_subject(inside), "A plan from Discord");
 
     // Nothing of it is in sight of the other one, and the bot's token is nobody's but its own.
     let pid = inside.property(&unit, "MainPID");
@@ -110,12 +113,15 @@ fn a_message_in_a_channel_ends_as_a_pushed_commit_with_both_as_units() {
 
 #[test]
 fn a_killed_connector_comes_back_by_itself_and_one_that_a_person_stopped_does_not() {
-    let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
-    let guild = Guild::new(&inside, &notes);
-    notes.start_socket(&inside);
-    let unit = started(&inside, &notes, &guild);
+    is_killed_and_is_stopped(&SystemdBox::new());
+}
+
+pub(super) fn is_killed_and_is_stopped(inside: &SystemdBox) {
+    users(inside);
+    let notes = Instance::new(inside, "notes");
+    let guild = Guild::new(inside, &notes);
+    notes.start_socket(inside);
+    let unit = started(inside, &notes, &guild);
     let before = guild.fake.seen().gateway.readies;
     inside.run(&format!("kill -KILL {}", inside.property(&unit, "MainPID")));
     // The dead one's lock is cleared on the way.

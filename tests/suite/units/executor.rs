@@ -10,21 +10,24 @@ fn main_pid(inside: &SystemdBox, unit: &str) -> String {
 
 #[test]
 fn it_starts_with_the_first_connection_and_what_is_decided_reaches_the_remote() {
-    let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
+    starts_and_reaches_the_remote(&SystemdBox::new());
+}
+
+pub(super) fn starts_and_reaches_the_remote(inside: &SystemdBox) {
+    users(inside);
+    let notes = Instance::new(inside, "notes");
     let unit = notes.unit("sage-executor", "service");
-    notes.start_socket(&inside);
+    notes.start_socket(inside);
     assert_eq!(inside.property(&unit, "ActiveState"), "inactive");
-    let said = notes.say(&inside, "write strategy/plan.md: hello\ncommit strategy/plan.md: A plan");
+    let said = notes.say(inside, "write strategy/plan.md: hello\ncommit strategy/plan.md: A plan");
     assert!(said.contains("pushed to origin/main"), "{said}\n{}", inside.journal(&unit));
-    assert_eq!(notes.remote_subject(&inside), "A plan");
+    assert_eq!(notes.remote_subject(inside), "A plan");
     assert_eq!(inside.property(&unit, "ActiveState"), "active");
     assert_eq!(inside.property(&unit, "StatusText"), "serving");
     assert_eq!(inside.property(&unit, "User"), "sage-executor");
 
     // A user who is not listed is turned away, and the audit says so.
-    let refused = notes.try_say(&inside, STRANGER, "git status of strategy");
+    let refused = notes.try_say(inside, STRANGER, "git status of strategy");
     let said = String::from_utf8_lossy(&refused.stdout).into_owned();
     assert!(said.contains("does not list this user"), "{said}");
     let audit = inside.run("cat /var/lib/sage-executor/notes/audit.jsonl");
@@ -41,7 +44,7 @@ fn it_starts_with_the_first_connection_and_what_is_decided_reaches_the_remote() 
     for user in [PEER, STRANGER, "sage-connector"] {
         assert!(!inside.try_run_as(user, &format!("cat {credential}")).status.success(), "{user}");
     }
-    let pid = main_pid(&inside, &unit);
+    let pid = main_pid(inside, &unit);
     let seen = inside.run(&format!("cat /proc/{pid}/environ /proc/{pid}/cmdline | tr '\\0' '\\n'"));
     assert!(
         seen.contains("CREDENTIALS_DIRECTORY") && !seen.contains(notes.marker.token()),
@@ -51,27 +54,30 @@ fn it_starts_with_the_first_connection_and_what_is_decided_reaches_the_remote() 
 
 #[test]
 fn it_comes_back_after_a_kill_and_stops_when_told() {
-    let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
+    comes_back_and_stops(&SystemdBox::new());
+}
+
+pub(super) fn comes_back_and_stops(inside: &SystemdBox) {
+    users(inside);
+    let notes = Instance::new(inside, "notes");
     let unit = notes.unit("sage-executor", "service");
-    notes.start_socket(&inside);
-    notes.say(&inside, "git status of strategy");
-    let before = main_pid(&inside, &unit);
+    notes.start_socket(inside);
+    notes.say(inside, "git status of strategy");
+    let before = main_pid(inside, &unit);
     inside.run(&format!("kill -KILL {before}"));
     inside.until("it is back", |inside| {
         let now = main_pid(inside, &unit);
         inside.property(&unit, "ActiveState") == "active" && now != before && now != "0"
     });
     inside.until("systemd counts it", |inside| inside.property(&unit, "NRestarts") == "1");
-    let said = notes.say(&inside, "git status of strategy");
+    let said = notes.say(inside, "git status of strategy");
     assert!(said.contains("Nothing to commit"), "{said}");
 
     inside.run(&format!("systemctl stop '{unit}'"));
     assert_eq!(inside.property(&unit, "Result"), "success");
     assert!(inside.run("journalctl --no-pager --output=cat").contains("Stopped "));
     // The socket is still there, and the next caller starts it again.
-    let said = notes.say(&inside, "git status of strategy");
+    let said = notes.say(inside, "git status of strategy");
     assert!(said.contains("Nothing to commit"), "{said}");
 }
 
@@ -100,25 +106,28 @@ fn a_wrong_configuration_does_not_take_the_socket_down_and_is_tried_again() {
 
 #[test]
 fn one_that_hangs_is_killed_by_the_watchdog_and_started_again() {
-    let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
+    is_watched(&SystemdBox::new());
+}
+
+pub(super) fn is_watched(inside: &SystemdBox) {
+    users(inside);
+    let notes = Instance::new(inside, "notes");
     let unit = notes.unit("sage-executor", "service");
     inside.run(&format!(
         "mkdir -p '/etc/systemd/system/{unit}.d'
          printf '[Service]\\nWatchdogSec=2s\\n' > '/etc/systemd/system/{unit}.d/short.conf'
          systemctl daemon-reload"
     ));
-    notes.start_socket(&inside);
-    notes.say(&inside, "git status of strategy");
-    let before = main_pid(&inside, &unit);
+    notes.start_socket(inside);
+    notes.say(inside, "git status of strategy");
+    let before = main_pid(inside, &unit);
     // The control: it lives on for several times the limit, for it shows its pulse.
     let beats = |inside: &SystemdBox| inside.property(&unit, "WatchdogTimestampMonotonic");
     for _ in 0..4 {
-        let last = beats(&inside);
+        let last = beats(inside);
         inside.until("it shows its pulse", |inside| beats(inside) != last);
     }
-    assert_eq!(main_pid(&inside, &unit), before);
+    assert_eq!(main_pid(inside, &unit), before);
     inside.run(&format!("kill -STOP {before}"));
     inside.until("it is back", |inside| {
         let now = main_pid(inside, &unit);

@@ -6,7 +6,10 @@ use super::{Instance, users};
 
 #[test]
 fn the_units_are_clean_and_their_exposure_is_low() {
-    let inside = SystemdBox::new();
+    are_clean_and_little_exposed(&SystemdBox::new());
+}
+
+pub(super) fn are_clean_and_little_exposed(inside: &SystemdBox) {
     let units = "/usr/lib/systemd/system";
     for unit in ["sage-executor@.socket", "sage-executor@.service", "sage-connector@.service"] {
         let output = inside.try_run(&format!("systemd-analyze verify {units}/{unit}"));
