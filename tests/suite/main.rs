@@ -75,6 +75,7 @@ mod engines;
 mod browser;
 mod call;
 mod discord;
+mod install;
 mod logs;
 mod terminal;
 

@@ -1,6 +1,6 @@
 //! The connector as a unit, and both together: a message in a channel ends as a pushed commit.
 
-use harness::discord::FakeDiscord;
+use harness::discord::{FakeDiscord, Fault, Gate, route};
 use harness::systemd::SystemdBox;
 use serde_json::{Value, json};
 
@@ -180,4 +180,33 @@ fn a_reload_reads_the_binding_anew_and_a_stop_lets_the_turn_end() {
     assert!(guild.answer(second).contains("all for today"), "the new limit counts");
     inside.run(&format!("systemctl stop '{unit}'"));
     assert_eq!(inside.property(&unit, "Result"), "success");
+}
+
+#[test]
+fn a_stop_in_the_middle_of_a_turn_lets_its_answer_arrive() {
+    let inside = SystemdBox::new();
+    users(&inside);
+    let notes = Instance::new(&inside, "notes");
+    let guild = Guild::new(&inside, &notes);
+    notes.start_socket(&inside);
+    let unit = started(&inside, &notes, &guild);
+    let gate = Gate::default();
+    guild.fake.fault(route("POST", "/channels/*/messages"), Fault::HoldRequest(gate.clone()));
+    let message = guild.say("git status of strategy");
+    guild.fake.wait("the answer is on its way", |seen| {
+        !seen.requests_to("POST", "/channels/*/messages").is_empty()
+    });
+    inside.run(&format!("systemctl stop --no-block '{unit}'"));
+    inside.until("it is about to end", |inside| {
+        inside.property(&unit, "ActiveState") == "deactivating"
+    });
+    let late = guild.say("git status of strategy");
+    gate.open();
+    assert!(guild.answer(message).contains("Nothing to commit"));
+    inside.until("it has ended", |inside| inside.property(&unit, "ActiveState") == "inactive");
+    assert_eq!(inside.property(&unit, "Result"), "success");
+    let folder = "/var/lib/sage-connector/notes";
+    inside.run(&format!("test -f {folder}/turns/{message}.json && test ! -e {folder}/run.lock"));
+    assert!(!inside.try_run(&format!("test -e {folder}/turns/{late}.json")).status.success());
+    assert_eq!(guild.fake.seen().from_bot().len(), 1, "what came after the stop is passed over");
 }
