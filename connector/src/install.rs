@@ -66,12 +66,17 @@ fn needs(name: &str, layout: &Layout) -> Result<Needs, Error> {
     let mut needs = Needs::default();
     match &discord.token {
         TokenRef::Credential(name) => needs.credentials.push(name.clone()),
-        TokenRef::File(file) => needs.read(file),
+        TokenRef::File(file) => needs.secret(layout, file),
     }
     let engine = &binding.engine;
-    let openai = engine.openai.iter().flat_map(|one| [&one.key_file, &one.ca_file]);
-    let pi = engine.pi.iter().flat_map(|one| [&one.node, &one.cli, &one.key_file]);
-    openai.chain(pi).flatten().chain(&discord.ca_file).for_each(|file| needs.read(file));
+    let keys = [
+        engine.openai.as_ref().and_then(|one| one.key_file.as_ref()),
+        engine.pi.as_ref().and_then(|one| one.key_file.as_ref()),
+    ];
+    keys.into_iter().flatten().for_each(|key| needs.secret(layout, key));
+    let openai = engine.openai.iter().filter_map(|one| one.ca_file.as_ref());
+    let pi = engine.pi.iter().flat_map(|one| [&one.node, &one.cli]).flatten();
+    openai.chain(pi).chain(&discord.ca_file).for_each(|file| needs.read(file));
     engine.pi.iter().for_each(|pi| needs.read(&pi.install));
     engine.context.iter().for_each(|context| needs.read(&context.folder));
     if engine.kind == EngineKind::Pi {

@@ -174,6 +174,33 @@ fn a_token_file_that_others_can_read_is_found_and_never_read() {
     assert!(!said.out.contains("marker-of-a-token"));
 }
 
+#[test]
+fn what_belongs_to_somebody_else_is_found() {
+    let world = World::new_plain();
+    let mut config = configuration(&world);
+    let (state, token) = (world.base().join("others"), world.base().join("token"));
+    std::fs::create_dir(&state).expect("it can be made");
+    mode(&state, 0o700);
+    std::fs::write(&token, "a-token\n").expect("it can be written");
+    mode(&token, 0o600);
+    config["stateDir"] = json!(state);
+    config["roots"][0]["git"]["remote"] = json!("https://git.example.com/o/r.git");
+    config["roots"][0]["git"]["tokenFile"] = json!(token);
+    let about = |fact: &str| {
+        let found = wrong(&world, &config, &[]);
+        found.into_iter().find(|(found, _, _)| found == fact)
+    };
+    assert_eq!((about("state"), about("token of strategy")), (None, None), "the control");
+    for path in [&state, &token] {
+        let nobody = Some(nix::unistd::Uid::from_raw(65_534));
+        nix::unistd::chown(path, nobody, None).expect("this test needs root");
+    }
+    let (_, says, next) = about("state").expect("it is found");
+    assert!(says.contains("a folder of this user") && next.contains("chown"), "{says}: {next}");
+    let (_, says, next) = about("token of strategy").expect("it is found");
+    assert!(says.contains("belongs to another user") && next.contains("chown"), "{says}: {next}");
+}
+
 /// How a clone is spoilt, and the refusal of a writing call.
 type Spoilt = (fn(&Repo), &'static str);
 

@@ -33,7 +33,7 @@ pub(crate) fn stop(world: &World) -> Said {
     said
 }
 
-fn resume(world: &World) -> Said {
+pub(crate) fn resume(world: &World) -> Said {
     let said = world.command("resume", &NOTHING);
     assert_eq!(said.code, 0, "{said:?}");
     said

@@ -1,6 +1,7 @@
 //! Gateway v10: one task per connection.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use flate2::{Compress, Compression, FlushCompress};
 use futures::{SinkExt as _, StreamExt as _};
@@ -72,8 +73,9 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         state.seen.handshakes.push(Handshake { at, ..handshake });
         let counts = &mut state.seen.gateway;
         counts.open += 1;
-        counts.most_open = counts.most_open.max(counts.open);
+        counts.most_open = counts.most_open.max(1);
     });
+    tokio::spawn(look_again(Arc::clone(&shared)));
     let mut connection =
         Connection { id, shared: Arc::clone(&shared), socket, zlib, session: None, closing: false };
     let _ = connection.run(start, orders).await;
@@ -83,6 +85,16 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         for session in state.sessions.values_mut() {
             session.connection.take_if(|connection| *connection == id);
         }
+    });
+}
+
+/// Counts what is open, once whoever left just now had the time to be gone: that a client has closed one
+/// connection is known here a little later than that it has opened the next.
+async fn look_again(shared: Arc<Shared>) {
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    shared.with(|state| {
+        let counts = &mut state.seen.gateway;
+        counts.most_open = counts.most_open.max(counts.open);
     });
 }
 

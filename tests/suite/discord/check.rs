@@ -73,7 +73,17 @@ fn what_is_wrong_has_its_line_and_its_next_step_and_nothing_is_said_in_a_channel
     says(&place, &["brake", "rm "]);
     std::fs::remove_file(place.folder().join("STOP")).expect("it is there");
 
+    crate::stop::stop(&world);
+    says(&place, &["the executor is stopped", "sage-executor resume"]);
+    let status = place.command(&["status"]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("executor   stopped by ") && status.contains("resume"), "{status}");
+    crate::stop::resume(&world);
+
     world.kill_executor();
+    let status = place.command(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).expect("it is JSON");
+    assert_eq!(status["executor"], "away");
     says(&place, &["no executor", "is sage-executor running?"]);
 
     let seen = place.fake.seen();
