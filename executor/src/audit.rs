@@ -27,7 +27,11 @@ pub mod files;
 
 pub mod list;
 
+mod told;
+
 pub mod verify;
+
+pub use told::{ended, with};
 
 use files::Head;
 

@@ -7,7 +7,7 @@ mod connections;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use policy::authority;
 use policy::fence::{self, Caller, Permitted};
@@ -15,7 +15,7 @@ use policy::git::Requester;
 use protocol::explain::Explanation;
 use protocol::printable::one_line;
 use protocol::refusal::{Code, Fault, Outcome};
-use protocol::reply::{Committed, PushState, Reply};
+use protocol::reply::{Committed, Reply};
 use protocol::service::{Description, Request, Stopped};
 use protocol::status::{Status, TurnedAway};
 use protocol::tool::ToolName;
@@ -60,7 +60,6 @@ struct Call<'a> {
     cancel: &'a Cancel,
     key: &'a CallKey,
     peer: u32,
-    approved: Option<&'a str>,
 }
 
 /// A user that may connect.
@@ -130,62 +129,31 @@ impl Executor {
         cancel: &Cancel,
         canceller: &Canceller,
     ) -> Outcome {
-        let peer = &self.peers[&uid];
         let session = self.sessions.of(uid, &request.turn.id);
         let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
         let key = CallKey::new(uid, &request.turn.id, &request.id);
-        let writes = authority::writes(request.call.name());
+        let tool = request.call.name();
+        let writes = authority::writes(tool);
         let kept = || session.done.get(&key).cloned().or_else(|| self.outcomes.find(&key));
         if let Some(done) = writes.then(kept).flatten() {
             return done;
         }
         let _lasts = self.tally.call();
-        let span = tracing::info_span!(
-            "call",
-            turn = %named(&request.turn.id),
-            call = %named(&request.id),
-            tool = request.call.name().as_str(),
-            peer = uid,
-        );
-        let _inside = span.enter();
+        let _inside = span(uid, &request).entered();
         let about = audit::about(uid, &request);
         let started = Instant::now();
-        let tool = request.call.name();
-        let too_often = peer.rate.take(started).err();
-        let (seat, stopped) = self.enter(tool, canceller).unzip();
-        let stopped = stopped.flatten();
-        let caller = Caller {
-            may_speak_for: &peer.requesters,
-            turn: &request.turn,
-            calls_before: session.calls,
-            wait: too_often.map(|too_often| rate::seconds(too_often.wait)),
-            stopped: stopped.as_deref(),
-        };
-        let permitted = fence::judge(&self.workplace.ground, caller, request.call);
-        let let_through = permitted.is_ok();
-        let outcome = match permitted {
-            Err(refusal) => Outcome::Refusal(refusal),
-            Ok(permitted) => {
-                if let Err(error) = self.audit.append("call", about.clone()) {
-                    let fault = Outcome::Fault(unwritten(&error));
+        let too_often = self.peers[&uid].rate.take(started).err();
+        let call = Call { session: &mut session, cancel, key: &key, peer: uid };
+        let wait = too_often.map(|too_often| too_often.wait);
+        let (outcome, let_through) =
+            match self.judge_and_act(request, call, canceller, wait, &about) {
+                Ok(judged) => judged,
+                Err(unwritten) => {
+                    let fault = Outcome::Fault(unwritten);
                     self.tally.ended(tool, &fault, None);
                     return fault;
                 }
-                session.calls += 1;
-                let mut call = Call {
-                    session: &mut session,
-                    cancel,
-                    key: &key,
-                    peer: uid,
-                    approved: request.approved.as_deref(),
-                };
-                let outcome = tools::outcome(self.tool(permitted, &mut call));
-                match seat.as_ref().and_then(Seat::cut) {
-                    Some(since) => stop::told(tool, &since, outcome),
-                    None => outcome,
-                }
-            }
-        };
+            };
         if let (true, Outcome::Reply(reply)) = (writes, &outcome) {
             self.keep(&key, reply);
         }
@@ -203,8 +171,47 @@ impl Executor {
         outcome
     }
 
+    /// Asks the fence and, where it lets the call through, writes it down and does it. What came of it, and
+    /// whether it was let through; a fault when it could not be written down, and nothing was done.
+    fn judge_and_act(
+        &self,
+        request: Request,
+        mut call: Call<'_>,
+        canceller: &Canceller,
+        wait: Option<Duration>,
+        about: &Value,
+    ) -> Result<(Outcome, bool), Fault> {
+        let tool = request.call.name();
+        let (seat, stopped) = self.enter(tool, canceller).unzip();
+        let stopped = stopped.flatten();
+        let caller = Caller {
+            may_speak_for: &self.peers[&call.peer].requesters,
+            turn: &request.turn,
+            calls_before: call.session.calls,
+            wait: wait.map(rate::seconds),
+            stopped: stopped.as_deref(),
+        };
+        let permitted = match fence::judge(&self.workplace.ground, caller, request.call) {
+            Err(refusal) => return Ok((Outcome::Refusal(refusal), false)),
+            Ok(permitted) => permitted,
+        };
+        self.audit.append("call", about.clone()).map_err(|error| unwritten(&error))?;
+        call.session.calls += 1;
+        let approved = request.approved.as_deref();
+        let outcome = tools::outcome(self.tool(permitted, &mut call, approved));
+        Ok(match seat.as_ref().and_then(Seat::cut) {
+            Some(since) => (stop::told(tool, &since, outcome), true),
+            None => (outcome, true),
+        })
+    }
+
     /// Runs the tool that was permitted.
-    fn tool(&self, permitted: Permitted, call: &mut Call<'_>) -> Result<Reply, Failure> {
+    fn tool(
+        &self,
+        permitted: Permitted,
+        call: &mut Call<'_>,
+        approved: Option<&str>,
+    ) -> Result<Reply, Failure> {
         let place = &self.workplace;
         let cancel = call.cancel;
         let session = &mut *call.session;
@@ -229,12 +236,8 @@ impl Executor {
                 record_tools::reserve_id(place, &p, cancel).map(Reply::Reserved)
             }
             Permitted::GitCommit(p) => {
-                let asked = Asked {
-                    peer: call.peer,
-                    key: call.key,
-                    approved: call.approved,
-                    approvals: &self.approvals,
-                };
+                let asked =
+                    Asked { peer: call.peer, key: call.key, approved, approvals: &self.approvals };
                 let keep = |done: &Committed| self.keep(call.key, &Reply::Committed(done.clone()));
                 git_commit::commit(place, &p, session, cancel, &asked, keep)
             }
@@ -266,14 +269,14 @@ impl Executor {
             (Outcome::Refusal(refusal), Some(TooOften { tell: Some(times), .. })) => {
                 ("refused", json!({"code": refusal.code.as_str(), "times": times}))
             }
-            (outcome, _) => ended(outcome),
+            (outcome, _) => audit::ended(outcome),
         };
         match outcome {
             Outcome::Reply(_) => tracing::info!(took_ms, "done"),
             Outcome::Refusal(no) => tracing::info!(took_ms, code = no.code.as_str(), "refused"),
             Outcome::Fault(fault) => tracing::error!(took_ms, "{}", one_line(&fault.message)),
         }
-        let said = with(with(about, more), json!({"durationMs": took_ms}));
+        let said = audit::with(audit::with(about, more), json!({"durationMs": took_ms}));
         if let Err(error) = self.audit.append(event, said) {
             tracing::error!(%error, "the audit cannot be written");
         }
@@ -301,7 +304,7 @@ impl Executor {
         let explanation = explain::explain(&self.workplace, caller, request.call);
         let code = explanation.refusal.as_ref().map(|no| no.code.as_str());
         let more = json!({"allowed": code.is_none(), "code": code});
-        self.audit.append("explained", with(about, more)).map_err(|error| {
+        self.audit.append("explained", audit::with(about, more)).map_err(|error| {
             Fault::new(format!("the audit cannot be written ({error}), so nothing is explained"))
         })?;
         Ok(explanation)
@@ -343,8 +346,19 @@ impl Executor {
     }
 }
 
+/// What every line of the log about a call begins with.
+fn span(uid: u32, request: &Request) -> tracing::Span {
+    tracing::info_span!(
+        "call",
+        turn = %shown(&request.turn.id),
+        call = %shown(&request.id),
+        tool = request.call.name().as_str(),
+        peer = uid,
+    )
+}
+
 /// An id for a log: it comes from a peer.
-fn named(id: &str) -> String {
+fn shown(id: &str) -> String {
     one_line(&id.chars().take(64).collect::<String>())
 }
 
@@ -358,42 +372,7 @@ fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// More about a call.
-fn with(mut about: Value, more: Value) -> Value {
-    if let (Value::Object(about), Value::Object(more)) = (&mut about, more) {
-        about.extend(more);
-    }
-    about
-}
-
-/// What became of a call, for the audit.
-fn ended(outcome: &Outcome) -> (&'static str, Value) {
-    match outcome {
-        Outcome::Reply(reply) => ("done", effects(reply)),
-        Outcome::Refusal(refusal) => ("refused", json!({"code": refusal.code.as_str()})),
-        Outcome::Fault(_) => ("fault", json!({})),
-    }
-}
-
 /// Whether the same call may be allowed a moment later, with nothing else changed.
 fn for_the_moment(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refusal(no) if matches!(no.code, Code::Stopped | Code::Busy))
-}
-
-/// What a reply did, for the audit.
-fn effects(reply: &Reply) -> Value {
-    let push = |state: &PushState| match state {
-        PushState::Pushed => "pushed",
-        PushState::Failed { .. } => "failed",
-    };
-    match reply {
-        Reply::Committed(done) => json!({"commit": done.hash, "push": push(&done.push)}),
-        Reply::Pulled(done) => json!({"commit": done.to}),
-        Reply::Page(page) => {
-            json!({"status": page.status, "bytes": page.bytes, "digest": page.digest})
-        }
-        Reply::Found(found) => json!({"bytes": found.bytes, "digest": found.digest}),
-        Reply::Pushed(done) => json!({"commit": done.hash, "push": "pushed"}),
-        _ => json!({}),
-    }
 }

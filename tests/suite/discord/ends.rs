@@ -333,3 +333,18 @@ fn a_connection_that_ends_before_hello_leaves_the_session_as_it_was() {
         assert_eq!((seen.gateway.identifies, seen.gateway.resumes), (1, 1), "{end:?}");
     });
 }
+
+#[test]
+fn when_rest_refuses_the_token_the_program_ends_and_says_what_to_do() {
+    let (_world, place) = place();
+    let mut sage = place.start();
+    let refusal = Fault::Error { status: 401, code: 0 };
+    place.fake.fault(route("POST", "/channels/*/messages"), refusal);
+    let message = place.say(QUESTION);
+    assert_eq!(sage.ended(), Some(2), "{}", place.log());
+    assert!(place.log().contains("reset it in the developer portal"), "{}", place.log());
+    assert_eq!(place.record(message)["outcome"]["state"], "answered");
+    assert_eq!(place.outbox(&format!("{message}-1")), ["intent", "refused"]);
+    let sent = place.fake.seen().requests_to("POST", "/channels/*/messages").len();
+    assert_eq!(sent, 1, "with a token that is refused nothing more is tried");
+}

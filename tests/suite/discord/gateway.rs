@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use harness::discord::{Command, Fault, OnIdentify, OnResume, RateLimit, route};
-use harness::service::Place;
+use harness::service::{Place, until};
 
 use super::place;
 
@@ -135,5 +135,24 @@ fn an_answer_is_there_once_whatever_becomes_of_its_request() {
     }
     for sent in place.fake.seen().from_bot() {
         assert_eq!(sent.allowed_mentions, Some(serde_json::json!({"parse": []})));
+    }
+}
+
+#[test]
+fn what_discord_refuses_for_good_is_asked_for_once_and_the_next_answer_goes_out() {
+    let (_world, place) = place();
+    let _sage = place.start();
+    let sent = || place.fake.seen().requests_to("POST", "/channels/*/messages").len();
+    // No permission, no such channel, an archived thread, a thread that exists already.
+    for (status, code) in [(403, 50_013), (404, 10_003), (400, 50_083), (400, 160_004)] {
+        let before = sent();
+        place.fake.fault(route("POST", "/channels/*/messages"), Fault::Error { status, code });
+        let message = place.say(QUESTION);
+        let nonce = format!("{message}-1");
+        until("it is settled", || place.outbox(&nonce).len() == 2);
+        assert_eq!(place.outbox(&nonce), ["intent", "refused"], "{code}");
+        assert_eq!(sent(), before + 1, "{code}");
+        let message = place.say(QUESTION);
+        assert_eq!(place.answers(message).len(), 1, "after {code}");
     }
 }
