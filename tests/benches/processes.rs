@@ -252,7 +252,7 @@ fn files() {
         let world = World::new_plain();
         let clone = world.clone_dir();
         for number in 0..count {
-            clone.write(&format!("many/{}/{number}.md", number / 500), "some text\n");
+            clone.write(format!("many/{}/{number}.md", number / 500), "some text\n");
         }
         clone.git(&["add", "--all"]);
         clone.git(&["commit", "--quiet", "--message", "Many"]);

@@ -63,7 +63,8 @@ fn shown(home: &Path, name: &str) -> String {
         if !line.starts_with("  |") {
             in_unit = line.contains("@.");
         }
-        if !(in_unit && line.starts_with("  |")) && !line.contains("sha256") {
+        let is_units_own = in_unit && line.starts_with("  |");
+        if !is_units_own && !line.contains("sha256") {
             text.push_str(line);
             text.push('\n');
         }

@@ -61,6 +61,16 @@ impl Guild {
     }
 }
 
+/// A binding that serves a guild, both programs as units; the connector's.
+fn serving(inside: &SystemdBox) -> (Instance, Guild, String) {
+    users(inside);
+    let notes = Instance::new(inside, "notes");
+    let guild = Guild::new(inside, &notes);
+    notes.start_socket(inside);
+    let unit = started(inside, &notes, &guild);
+    (notes, guild, unit)
+}
+
 fn started(inside: &SystemdBox, instance: &Instance, guild: &Guild) -> String {
     let unit = instance.unit("sage-connector", "service");
     let before = guild.fake.seen().gateway.readies;
@@ -76,11 +86,7 @@ fn a_message_in_a_channel_ends_as_a_pushed_commit_with_both_as_units() {
 }
 
 pub(super) fn message_ends_as_a_commit(inside: &SystemdBox) {
-    users(inside);
-    let notes = Instance::new(inside, "notes");
-    let guild = Guild::new(inside, &notes);
-    notes.start_socket(inside);
-    let unit = started(inside, &notes, &guild);
+    let (notes, guild, unit) = serving(inside);
     assert_eq!(inside.property(&unit, "ActiveState"), "active", "it said that it is ready");
     assert_eq!(inside.property(&unit, "StatusText"), "connected");
     let answer = guild.answer(guild.say("write strategy/plan.md: From Discord"));
@@ -117,11 +123,7 @@ fn a_killed_connector_comes_back_by_itself_and_one_that_a_person_stopped_does_no
 }
 
 pub(super) fn is_killed_and_is_stopped(inside: &SystemdBox) {
-    users(inside);
-    let notes = Instance::new(inside, "notes");
-    let guild = Guild::new(inside, &notes);
-    notes.start_socket(inside);
-    let unit = started(inside, &notes, &guild);
+    let (_notes, guild, unit) = serving(inside);
     let before = guild.fake.seen().gateway.readies;
     inside.run(&format!("kill -KILL {}", inside.property(&unit, "MainPID")));
     // The dead one's lock is cleared on the way.
@@ -155,11 +157,7 @@ pub(super) fn is_killed_and_is_stopped(inside: &SystemdBox) {
 #[test]
 fn a_reload_reads_the_binding_anew_and_a_stop_lets_the_turn_end() {
     let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
-    let guild = Guild::new(&inside, &notes);
-    notes.start_socket(&inside);
-    let unit = started(&inside, &notes, &guild);
+    let (_notes, guild, unit) = serving(&inside);
     let binding = "/etc/sage/notes/binding.json";
     inside.run(&format!(
         "python3 - <<'EDIT'\nimport json\nwith open('{binding}', 'r+') as f:\n b = json.load(f)\n \
@@ -185,11 +183,7 @@ fn a_reload_reads_the_binding_anew_and_a_stop_lets_the_turn_end() {
 #[test]
 fn a_stop_in_the_middle_of_a_turn_lets_its_answer_arrive() {
     let inside = SystemdBox::new();
-    users(&inside);
-    let notes = Instance::new(&inside, "notes");
-    let guild = Guild::new(&inside, &notes);
-    notes.start_socket(&inside);
-    let unit = started(&inside, &notes, &guild);
+    let (_notes, guild, unit) = serving(&inside);
     let gate = Gate::default();
     guild.fake.fault(route("POST", "/channels/*/messages"), Fault::HoldRequest(gate.clone()));
     let message = guild.say("git status of strategy");
