@@ -159,7 +159,8 @@ fn memory() {
         }
     }
     said("executor after 10,000 calls", mib(resident_kib(&world)), "idle", mib(idle), "MiB");
-    let place = Place::new(world.base(), &world.socket());
+    let mut place = Place::new(world.base(), &world.socket());
+    place.change(|binding| binding["limits"] = json!({"turnsPerDay": 100_000}));
     let sage = place.start();
     let first = place.say("git status of strategy");
     let _ = place.answers(first);
