@@ -3,6 +3,7 @@
 use harness::systemd::SystemdBox;
 use serde_json::json;
 
+use super::connector::Guild;
 use super::{Instance, PEER, users};
 
 /// A person who stays, with a configuration of their own.
@@ -62,6 +63,25 @@ impl Person {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
+    /// Their connector serves a guild, and a message there is answered.
+    fn has_a_guild(&self, inside: &SystemdBox) {
+        let guild = Guild::new(inside, &self.notes);
+        let (uid, home) = (&self.uid, format!("/home/{PEER}"));
+        inside.run(&format!(
+            "cd {home}/.config/sage/notes; cp /etc/sage/notes/discord-token discord-token
+             sed -e 's#/var/lib/sage-connector#{home}/.local/state/sage-connector#' \
+                 -e 's#/run/sage/notes#/run/user/{uid}/sage/notes#' /etc/sage/notes/binding.json > binding.json
+             chmod 0600 binding.json discord-token; chown {PEER}: binding.json discord-token"
+        ));
+        self.run(
+            inside,
+            "sage-connector install notes --user && \
+             systemctl --user enable --now sage-connector@notes.service",
+        );
+        let answer = guild.answer(guild.say("git log of strategy"));
+        assert!(answer.contains("My own plan"), "{answer}\n{}", self.journal(inside));
+    }
+
     fn journal(&self, inside: &SystemdBox) -> String {
         inside.run(&format!("journalctl --no-pager --output=cat _UID={}", self.uid))
     }
@@ -87,10 +107,18 @@ pub(super) fn serves_and_goes_again(inside: &SystemdBox) {
     assert_eq!(person.notes.remote_subject(inside), "My own plan");
     let state = person.run(inside, "systemctl --user is-active sage-executor@notes.service");
     assert_eq!(state, "active", "it said that it is ready");
-    person.run(inside, "sage-executor uninstall notes --user");
+    person.has_a_guild(inside);
+    person.run(
+        inside,
+        "sage-connector uninstall notes --user && sage-executor uninstall notes --user",
+    );
     let left = person.run(inside, "find ~/.config/systemd -name '*sage*'");
     assert_eq!(left, "");
-    person.run(inside, "test -f ~/.local/state/sage-executor/notes/audit.jsonl");
+    person.run(
+        inside,
+        "test -f ~/.local/state/sage-executor/notes/audit.jsonl && \
+         test -d ~/.local/state/sage-connector/notes/turns",
+    );
 }
 
 /// What a process tries that wants to leave its unit; a line for each.
