@@ -19,7 +19,11 @@ mod talk;
 
 use std::path::Path;
 
-use harness::discord::{Counts, Seen};
+use connector::binding::TokenRef;
+use connector::discord::gateway as gateway_client;
+use connector::discord::rest::Rest;
+use harness::chat::write_private;
+use harness::discord::{Counts, FakeDiscord, Seen};
 use harness::service::Place;
 use harness::world::World;
 use tempfile::TempDir;
@@ -37,6 +41,16 @@ fn alone() -> (TempDir, Place) {
     let base = folder.path().canonicalize().expect("it is there");
     let place = Place::new(&base, Path::new("/nonexistent/executor.sock"));
     (folder, place)
+}
+
+/// What a client in this process needs to talk to a fake.
+fn client(fake: &FakeDiscord, folder: &Path) -> (gateway_client::Config, Rest) {
+    let file = folder.canonicalize().expect("it is there").join("token");
+    write_private(&file, FakeDiscord::TOKEN);
+    let token = TokenRef::File(file).read().expect("it is a token");
+    let rest = Rest::new(Some(&fake.rest_url()), token.clone(), None).expect("no TLS");
+    let config = gateway_client::Config::new(token, Some(fake.gateway_url()), None);
+    (config.expect("no TLS"), rest)
 }
 
 /// Each case at the same time, in a place of its own.

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use connector::discord::gateway::Happened;
 use harness::discord::{Command, FakeDiscord, OnConnect, OnIdentify, OnResume};
 use harness::https::authority::{Authority, Leaf};
 use harness::service::Place;
 use harness::world::World;
 use serde_json::json;
+use tempfile::TempDir;
 
-use super::{alone, counted, each, logged};
+use super::{alone, client, counted, each, gateway_client, logged};
 
 #[test]
 fn identify_asks_for_three_intents_and_the_token_is_nowhere_else() {
@@ -157,4 +159,29 @@ fn a_gateway_whose_certificate_is_not_trusted_is_told_nothing() {
     logged(&place, "not connected", 2);
     assert!(place.log().contains("certificate"), "{}", place.log());
     assert_eq!(place.fake.seen().gateway.connections, 0);
+}
+
+#[test]
+fn frames_come_packed_or_as_they_are() {
+    for compress in [true, false] {
+        let folder = TempDir::with_prefix("sage-test-").expect("a folder can be made");
+        let fake = FakeDiscord::start().expect("loopback has ports");
+        let guild = fake.guild("Guild");
+        let (mut config, rest) = client(&fake, folder.path());
+        config.compress = compress;
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
+        let told = runtime.block_on(async {
+            let mut events = gateway_client::start(config, rest);
+            loop {
+                match events.recv().await.expect("it goes on") {
+                    Happened::Event { kind, data } if kind == "GUILD_CREATE" => return data,
+                    Happened::Down { reason, .. } => panic!("{reason}"),
+                    _ => {}
+                }
+            }
+        });
+        assert_eq!(told["id"], guild.to_string());
+        let query = &fake.seen().handshakes[0].query;
+        assert_eq!(query.contains("compress"), compress, "{query}");
+    }
 }

@@ -4,10 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use connector::binding::TokenRef;
 use connector::discord::gateway::{self, Happened};
-use connector::discord::rest::Rest;
-use harness::chat::write_private;
 use harness::discord::{
     Command, Counts, FakeDiscord, GatewayScript, OnConnect, OnIdentify, OnResume,
 };
@@ -15,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 
-use super::{alone, counted, each};
+use super::{alone, client, counted, each};
 
 /// What a gateway does in a storm.
 struct Weather {
@@ -85,12 +82,7 @@ impl Client {
             script.max_concurrency = 1;
             (weather.script)(script);
         });
-        let file = folder.path().canonicalize().expect("it is there").join("token");
-        write_private(&file, FakeDiscord::TOKEN);
-        let token = TokenRef::File(file).read().expect("it is a token");
-        let rest = Rest::new(Some(&fake.rest_url()), token.clone(), None).expect("no TLS");
-        let url = Some(fake.gateway_url());
-        let config = gateway::Config::new(token, url, None).expect("no TLS");
+        let (config, rest) = client(&fake, folder.path());
         let events = gateway::start(config, rest);
         let began = tokio::time::Instant::now();
         let mut client =
