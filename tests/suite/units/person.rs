@@ -121,6 +121,9 @@ pub(super) fn serves_and_goes_again(inside: &SystemdBox) {
     );
 }
 
+/// What is tried below, in that order.
+const TRIED: [&str; 6] = ["diary", "manager", "bus", "systembus", "memory", "root"];
+
 /// What a process tries that wants to leave its unit; a line for each.
 const PROBE: &str = r#"
 try() { name=$1; shift; if "$@" >/dev/null 2>&1; then echo "$name: yes"; else echo "$name: no"; fi; }
@@ -145,17 +148,21 @@ pub(super) fn is_contained(inside: &SystemdBox) {
     let probe = inside.shared().join("probe");
     std::fs::write(&probe, PROBE.replace("OWNER", PEER)).expect("it is ours");
     inside.run(&format!("install -m 0755 {} /usr/local/bin/probe", probe.display()));
-    let said = |unit: &str| {
-        person.run(
-            inside,
-            &format!("systemctl --user daemon-reload; systemctl --user start '{unit}'"),
+    let said = |unit: &str| -> Vec<String> {
+        let start = format!("systemctl --user daemon-reload; systemctl --user start '{unit}'");
+        person.run(inside, &start);
+        let uid = &person.uid;
+        let journal = format!(
+            "journalctl --no-pager --output=cat _UID={uid} _SYSTEMD_USER_UNIT='{unit}' | grep -E ': (yes|no)$'"
         );
-        inside.run(&format!(
-            "journalctl --no-pager --output=cat _UID={} _SYSTEMD_USER_UNIT='{unit}' | grep -E ': (yes|no)$'",
-            person.uid
-        ))
+        let mut lines = Vec::new();
+        inside.until("the journal has all of it", |inside| {
+            let output = inside.try_run(&journal);
+            lines = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+            lines.len() == TRIED.len()
+        });
+        lines
     };
-    let tried = ["diary", "manager", "bus", "systembus", "memory", "root"];
     // The manager of 257 has a capability that its services have not, and so is safe from them anyway.
     let version = inside.run("systemctl --version | head -n 1 | cut -d ' ' -f 2");
     let spared = if version.parse::<u32>().is_ok_and(|it| it >= 254) { "memory" } else { "" };
@@ -168,9 +175,9 @@ pub(super) fn is_contained(inside: &SystemdBox) {
     let open = said("open@notes.service");
     let each = |let_through: &dyn Fn(&str) -> bool| -> Vec<String> {
         let word = |name| if let_through(name) { "yes" } else { "no" };
-        tried.iter().map(|name| format!("{name}: {}", word(name))).collect()
+        TRIED.iter().map(|name| format!("{name}: {}", word(name))).collect()
     };
-    assert_eq!(open.lines().collect::<Vec<_>>(), each(&|name| name != spared));
+    assert_eq!(open, each(&|name| name != spared));
     person.run(inside, "rm ~/planted");
     // The unit itself, with the probe in the program's place.
     person.run(
@@ -182,6 +189,6 @@ pub(super) fn is_contained(inside: &SystemdBox) {
          mkdir -p /run/user/$(id -u)/sage/notes",
     );
     let held = said("held@notes.service");
-    assert_eq!(held.lines().collect::<Vec<_>>(), each(&|name| name == "root"));
+    assert_eq!(held, each(&|name| name == "root"));
     person.run(inside, "test ! -e ~/planted");
 }
