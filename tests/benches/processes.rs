@@ -197,7 +197,7 @@ fn start_up() {
     });
     said("executor", ours, "git", git, "ms");
     let place = Place::new(world.base(), &world.socket());
-    let ours = median(7, || drop(place.start()));
+    let ours = median(7, || drop(place.start_supervised()));
     said("connector, connected", ours, "git", git, "ms");
 }
 
@@ -307,7 +307,7 @@ fn journals() {
         // One line, and three: an intent, and two results.
         grow(&place.folder().join("drops.jsonl"), lines / 2, "id");
         grow(&place.folder().join("outbox.jsonl"), lines / 6, "nonce");
-        let took = median(3, || drop(place.start()));
+        let took = median(3, || drop(place.start_supervised()));
         let short = *short.get_or_insert(took);
         said(&format!("{lines} lines more"), took, "short", short, "ms");
     }
